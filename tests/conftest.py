@@ -1,0 +1,35 @@
+"""What every test shares: one torch thread, fixed seeds, and the way to real data."""
+
+import importlib.util
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+if HAS_TORCH:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    random.seed(0)
+    if HAS_TORCH:
+        import numpy
+
+        numpy.random.seed(0)
+        torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data sets and weights; a test that asks for it is skipped where there is none."""
+    folder = Path(os.environ.get("HEADWAY_REAL_DATA") or REPOSITORY.parent / "shared")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder (set HEADWAY_REAL_DATA)")
+    return folder

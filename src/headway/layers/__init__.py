@@ -1,0 +1,1 @@
+"""Room: layers. Tensors in, tensors out. Knows no model."""

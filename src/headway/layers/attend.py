@@ -1,0 +1,81 @@
+"""Room: layers. The one formula, softmax(QKᵀ/√d_k)V (Vaswani et al. 2017, section 3.2.1; seeds 000–002).
+
+Two ways to the same numbers: `attend` takes the fast kernel, `attend_with_weights` spells every step out and returns
+the weights too. Tests hold them together, in train mode and with gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.layers.masks import Mask
+
+EVERYTHING = Mask()
+
+
+def attend(
+    q: Tensor,  # (batch, head, query, d_k)
+    k: Tensor,  # (batch, kv_head, key, d_k)
+    v: Tensor,  # (batch, kv_head, key, d_v)
+    *,
+    mask: Mask = EVERYTHING,
+    bias: Tensor | None = None,  # added to the scaled scores; broadcasts to (batch, head, query, key)
+    scale: float | None = None,  # 1/√d_k unless told
+    dropout: float = 0.0,
+) -> Tensor:  # (batch, head, query, d_v)
+    queries, keys = q.shape[-2], k.shape[-2]
+    grouped = k.shape[1] != q.shape[1]
+    if mask.causal and mask.allowed is None and bias is None and queries == keys:
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
+        )
+    allowed = mask.tensor(queries, keys, q.device)
+    if bias is None:
+        extra = allowed
+    else:
+        extra = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, -math.inf)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=extra, scale=scale, dropout_p=dropout, enable_gqa=grouped)
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, *, mask: Mask = EVERYTHING, bias: Tensor | None = None, scale: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """(scores, weights), both (batch, head, query, key): the scaled scores with -inf where masked, and their softmax.
+
+    A query that may look at nothing (a padded row) gets weights of zero, as the fast kernel gives it.
+    """
+    k = repeat_groups(k, q.shape[1])
+    scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    allowed = mask.tensor(q.shape[-2], k.shape[-2], q.device)
+    if allowed is None:
+        return scores, scores.softmax(-1)
+    allowed = allowed.expand_as(scores)
+    scores = scores.masked_fill(~allowed, -math.inf)
+    return scores, scores.softmax(-1).masked_fill(~allowed, 0.0)
+
+
+def attend_with_weights(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask = EVERYTHING,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The explicit path: (values, weights). Weights are returned before dropout."""
+    _, weights = attention_weights(q, k, mask=mask, bias=bias, scale=scale)
+    return F.dropout(weights, dropout) @ repeat_groups(v, q.shape[1]), weights
+
+
+def repeat_groups(x: Tensor, heads: int) -> Tensor:
+    """(batch, kv_head, key, d) → (batch, head, key, d): each key/value head serves a group of query heads."""
+    groups = heads // x.shape[1]
+    return x if groups == 1 else torch.repeat_interleave(x, groups, dim=1)

@@ -1,0 +1,89 @@
+"""Room: layers. The residual, written once (idea: annotated-transformer's SublayerConnection), and the block: attention,
+cross-attention if there is any, feed-forward. Pre-norm and post-norm are two places of the same norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.layers.attend import EVERYTHING
+from headway.layers.attention import Attention, AttentionConfig
+from headway.layers.cache import LayerCache
+from headway.layers.feedforward import FeedForward, FeedForwardConfig
+from headway.layers.masks import Mask
+from headway.layers.norms import BatchNorm, NormConfig
+from headway.layers.tap import Tap
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    width: int
+    attention: AttentionConfig
+    feedforward: FeedForwardConfig
+    cross: AttentionConfig | None = None
+    norm: NormConfig = NormConfig()
+    norm_place: Literal["pre", "post"] = "pre"
+    dropout: float = 0.0  # on each branch before it is added back
+
+
+class Residual(nn.Module):
+    """pre: x + dropout(f(norm(x)));  post (2017): norm(x + dropout(f(x)))."""
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.norm = config.norm.build(config.width)
+        self.post = config.norm_place == "post"
+        self.dropout = config.dropout
+        self.branch, self.stream = Tap(), Tap()
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, keep: Tensor | None = None) -> Tensor:
+        branch = f(x if self.post else normalise(self.norm, x, keep))
+        if self.training and self.dropout:
+            branch = F.dropout(branch, self.dropout)
+        x = x + self.branch(branch)
+        return self.stream(normalise(self.norm, x, keep) if self.post else x)
+
+
+def normalise(norm: nn.Module, x: Tensor, keep: Tensor | None) -> Tensor:
+    """Only a batch norm needs to know which tokens are padding."""
+    return norm(x, keep=keep) if isinstance(norm, BatchNorm) else norm(x)
+
+
+class Block(nn.Module):
+    is_block = True  # where activation checkpointing may cut
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.attention = Attention(config.width, config.attention)
+        self.attention_residual = Residual(config)
+        self.cross = Attention(config.width, config.cross) if config.cross else None
+        self.cross_residual = Residual(config) if config.cross else None
+        self.feedforward = FeedForward(config.width, config.feedforward)
+        self.feedforward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, length, width)
+        *,
+        mask: Mask = EVERYTHING,
+        bias: Tensor | None = None,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        cache: LayerCache | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Mask = EVERYTHING,
+        cross_cache: LayerCache | None = None,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        x = self.attention_residual(
+            x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache), keep=keep
+        )
+        if self.cross is not None and self.cross_residual is not None:
+            cross = self.cross
+            x = self.cross_residual(
+                x, lambda y: cross(y, memory=memory, mask=memory_mask, cache=cross_cache), keep=keep
+            )
+        return self.feedforward_residual(x, self.feedforward, keep=keep)

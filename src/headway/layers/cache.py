@@ -1,0 +1,98 @@
+"""Room: layers. Keys and values of the past: a value owned by the caller, never by a module.
+
+Buffers are allocated ahead and grow by doubling, so a step writes one column instead of copying the past.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class LayerCache:
+    """Keys and values of one attention layer, (batch, kv_head, length, d)."""
+
+    def __init__(self, capacity: int = 0):
+        self.length = 0
+        self._room = capacity
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    @property
+    def keys(self) -> Tensor:
+        assert self._keys is not None
+        return self._keys[:, :, : self.length]
+
+    @property
+    def values(self) -> Tensor:
+        assert self._values is not None
+        return self._values[:, :, : self.length]
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Writes the new columns and returns everything so far."""
+        end = self.length + keys.shape[2]
+        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+            self._grow(keys, values, end)
+        assert self._keys is not None and self._values is not None
+        self._keys[:, :, self.length : end] = keys
+        self._values[:, :, self.length : end] = values
+        self.length = end
+        return self.keys, self.values
+
+    def _grow(self, keys: Tensor, values: Tensor, needed: int) -> None:
+        room = max(needed, self._room, 2 * self.length)
+        new_keys = keys.new_empty(*keys.shape[:2], room, keys.shape[3])
+        new_values = values.new_empty(*values.shape[:2], room, values.shape[3])
+        if self._keys is not None:
+            new_keys[:, :, : self.length] = self.keys
+            new_values[:, :, : self.length] = self.values
+        self._keys, self._values = new_keys, new_values
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps and reorders batch rows (beams that live on, sequences that are not finished)."""
+        if self._keys is not None and self._values is not None:
+            self._keys = self._keys.index_select(0, rows)
+            self._values = self._values.index_select(0, rows)
+
+    def truncate(self, length: int) -> None:
+        self.length = min(self.length, length)
+
+
+class KeyValueCache:
+    """What a decoder remembers between steps: one LayerCache per layer, which tokens were padding, and, for an
+    encoder-decoder, the cross-attention keys and values of the source (computed once) with the source's own mask."""
+
+    def __init__(self, layers: int, *, capacity: int = 0):
+        self.layers = [LayerCache(capacity) for _ in range(layers)]
+        self.cross = [LayerCache() for _ in range(layers)]
+        self.mask: Tensor | None = None  # (batch, length), False = padding; None = no padding so far
+        self.memory: Tensor | None = None  # the encoder's output (batch, source, width)
+        self.memory_mask: Tensor | None = None  # (batch, source)
+
+    @property
+    def length(self) -> int:
+        return self.layers[0].length if self.layers else 0
+
+    def extend_mask(self, mask: Tensor | None, *, batch: int, new: int, device: torch.device) -> Tensor | None:
+        """Remembers which of the `new` tokens are real; returns the mask over everything so far (None = all real)."""
+        if mask is None and self.mask is None:
+            return None
+        past = self.mask if self.mask is not None else torch.ones(batch, self.length, dtype=torch.bool, device=device)
+        fresh = mask.bool() if mask is not None else torch.ones(batch, new, dtype=torch.bool, device=device)
+        self.mask = torch.cat([past, fresh], dim=1)
+        return self.mask
+
+    def select(self, rows: Tensor) -> None:
+        for layer in (*self.layers, *self.cross):
+            layer.select(rows)
+        for name in ("mask", "memory", "memory_mask"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, value.index_select(0, rows))
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        for layer in self.layers:
+            layer.truncate(length)
+        if self.mask is not None:
+            self.mask = self.mask[:, :length]

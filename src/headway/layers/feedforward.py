@@ -1,0 +1,53 @@
+"""Room: layers. The position-wise feed-forward network, plain (2017) and gated (Shazeer 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.layers.tap import Tap
+
+Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "quick_gelu": lambda x: x * (1.702 * x).sigmoid(),
+    "silu": F.silu,
+    "tanh": lambda x: x.tanh(),
+}
+
+
+@dataclass(frozen=True)
+class FeedForwardConfig:
+    width: int
+    activation: Activation = "relu"
+    gated: bool = False  # activation(gate(x)) · up(x): SwiGLU with "silu", GeGLU with "gelu"
+    bias: bool = True
+    dropout: float = 0.0  # between the two projections
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width: int, config: FeedForwardConfig):
+        super().__init__()
+        self.gate = nn.Linear(width, config.width, bias=config.bias) if config.gated else None
+        self.up = nn.Linear(width, config.width, bias=config.bias)
+        self.down = nn.Linear(config.width, width, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = config.dropout
+        self.hidden = Tap()
+
+    def forward(self, x: Tensor) -> Tensor:  # (batch, length, width)
+        if self.gate is None:
+            hidden = self.activation(self.up(x))
+        else:
+            hidden = self.activation(self.gate(x)) * self.up(x)
+        if self.training and self.dropout:
+            hidden = F.dropout(hidden, self.dropout)
+        return self.down(self.hidden(hidden))

@@ -1,0 +1,30 @@
+"""Room: models. Config in, module out."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig, validate
+from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
+from headway.models.encoder_decoder import EncoderDecoder
+
+Model = Encoder | Decoder | EncoderDecoder
+
+
+def build(config: ModelConfig, *, device: str | torch.device | None = None) -> Model:
+    """`device="meta"` builds the shape without its memory, for weights that are about to be loaded."""
+    validate(config)
+    with torch.device(device or "cpu"):
+        match config:
+            case EncoderConfig():
+                return Encoder(config)
+            case DecoderConfig():
+                return Decoder(config)
+            case EncoderDecoderConfig():
+                return EncoderDecoder(config)
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())

@@ -1,0 +1,120 @@
+"""Room: models. From hidden states to what is asked: words, labels for the whole or for each token, a pooled vector."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.layers.feedforward import ACTIVATIONS
+from headway.models.config import (
+    ClassifyHeadConfig,
+    HeadConfig,
+    LanguageHeadConfig,
+    PoolerConfig,
+    TokenHeadConfig,
+)
+from headway.models.outputs import Output
+
+
+class Head(nn.Module):
+    is_head = True  # optimisers treat what lies below as an output layer
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+        """`table` is the token embedding's weight, for tied vocabularies; `mask` is (batch, length)."""
+        raise NotImplementedError
+
+
+class LanguageHead(Head):
+    def __init__(self, width: int, vocab: int, config: LanguageHeadConfig):
+        super().__init__()
+        self.scale = config.scale
+        self.dense = nn.Linear(width, width) if config.transform else None
+        self.norm = config.transform.norm.build(width) if config.transform else None
+        self.activation = ACTIVATIONS[config.transform.activation] if config.transform else None
+        self.project = None if config.tied else nn.Linear(width, vocab, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab)) if config.bias else None
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+        x = hidden
+        if self.dense is not None and self.activation is not None and self.norm is not None:
+            x = self.norm(self.activation(self.dense(x)))
+        if self.scale != 1.0:
+            x = x * self.scale
+        weight = table if self.project is None else self.project.weight
+        assert weight is not None
+        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab)
+
+
+class ClassifyHead(Head):
+    def __init__(self, width: int, config: ClassifyHeadConfig):
+        super().__init__()
+        self.pool, self.dropout = config.pool, config.dropout
+        self.dense = nn.Linear(width, width) if config.dense else None
+        self.activation = ACTIVATIONS[config.dense] if config.dense else None
+        self.project = nn.Linear(width, config.labels, bias=config.bias)
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+        pooled = pool(hidden, mask, self.pool)  # (batch, width)
+        if self.dense is not None and self.activation is not None:
+            pooled = self.activation(self.dense(_drop(pooled, self)))
+        return Output(hidden, logits=self.project(_drop(pooled, self)), pooled=pooled)  # (batch, labels)
+
+
+class TokenHead(Head):
+    def __init__(self, width: int, config: TokenHeadConfig):
+        super().__init__()
+        self.dropout = config.dropout
+        self.project = nn.Linear(width, config.labels, bias=config.bias)
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+        return Output(hidden, logits=self.project(_drop(hidden, self)))  # (batch, length, labels)
+
+
+class Pooler(Head):
+    def __init__(self, width: int, vocab: int, config: PoolerConfig):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
+        self.language = LanguageHead(width, vocab, config.language) if config.language else None
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+        pooled = self.activation(self.dense(hidden[:, 0]))
+        output = Output(hidden, pooled=pooled)
+        if self.next_sentence is not None:
+            output.next_sentence = self.next_sentence(pooled)
+        if self.language is not None:
+            output.logits = self.language(hidden, table=table, mask=mask).logits
+        return output
+
+
+def build_head(width: int, vocab: int, config: HeadConfig | None) -> Head | None:
+    match config:
+        case None:
+            return None
+        case LanguageHeadConfig():
+            return LanguageHead(width, vocab, config)
+        case ClassifyHeadConfig():
+            return ClassifyHead(width, config)
+        case TokenHeadConfig():
+            return TokenHead(width, config)
+        case PoolerConfig():
+            return Pooler(width, vocab, config)
+
+
+def pool(hidden: Tensor, mask: Tensor | None, how: str) -> Tensor:
+    """(batch, length, width) → (batch, width): the first or last real token, or the mean of the real ones."""
+    if mask is None:
+        return {"first": lambda: hidden[:, 0], "last": lambda: hidden[:, -1], "mean": lambda: hidden.mean(1)}[how]()
+    keep = mask.bool()
+    if how == "mean":
+        weight = keep[:, :, None].to(hidden.dtype)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+    order = torch.arange(keep.shape[1], device=keep.device)
+    at = (keep * order).argmax(1) if how == "last" else keep.int().argmax(1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), at]
+
+
+def _drop(x: Tensor, head: ClassifyHead | TokenHead) -> Tensor:
+    return F.dropout(x, head.dropout) if head.training and head.dropout else x

@@ -1,0 +1,91 @@
+"""Room: models. Blocks one after the other, with what they share: the mask, the rotary angles, the score bias."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from headway.layers import masks
+from headway.layers.attend import EVERYTHING
+from headway.layers.block import Block, normalise
+from headway.layers.cache import KeyValueCache
+from headway.layers.masks import CAUSAL, Mask
+from headway.layers.positions import RelativeBias, RelativeBiasConfig, Rotary, alibi_bias
+from headway.layers.tap import Tap
+from headway.models.config import StackConfig
+
+
+class Stack(nn.Module):
+    def __init__(self, config: StackConfig):
+        super().__init__()
+        self.config = config
+        block, attention = config.block, config.block.attention
+        self.blocks = nn.ModuleList(Block(block) for _ in range(config.layers))
+        self.final_norm = block.norm.build(block.width) if config.final_norm else None
+        self.rotary = Rotary(attention.head_size, attention.rotary) if attention.rotary else None
+        self.relative_bias = (
+            RelativeBias(attention.heads, config.score_bias, causal=config.causal)
+            if isinstance(config.score_bias, RelativeBiasConfig)
+            else None
+        )
+        self.final = Tap()
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, length, width)
+        *,
+        positions: Tensor,  # (batch or 1, length)
+        bound: int,  # no position reaches it
+        keep: Tensor | None = None,  # (batch, key), False = padding; with a cache it covers the past too
+        packing: Tensor | None = None,  # (batch, length): tokens with different numbers do not see each other
+        cache: KeyValueCache | None = None,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+    ) -> Tensor:
+        queries = x.shape[1]
+        keys = queries + (cache.length if cache is not None else 0)
+        mask = CAUSAL if self.config.causal else EVERYTHING
+        if keep is not None:
+            mask = mask & masks.padding(keep)
+        if packing is not None:
+            mask = mask & masks.segments(packing)
+        memory_mask = EVERYTHING if memory_keep is None else masks.padding(memory_keep)
+        rotary = None if self.rotary is None else self.rotary(positions, bound, dtype=x.dtype)
+        bias = self._score_bias(queries, keys, x.device)
+        real = keep[:, -queries:] if keep is not None else None
+        for layer, block in enumerate(self.blocks):
+            x = block(
+                x,
+                mask=self._windowed(mask, layer, queries=queries, keys=keys, device=x.device),
+                bias=bias,
+                rotary=rotary,
+                cache=cache.layers[layer] if cache is not None else None,
+                memory=memory,
+                memory_mask=memory_mask,
+                cross_cache=cache.cross[layer] if cache is not None else None,
+                keep=real,
+            )
+        return self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
+
+    def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:
+        size = self.config.windows[layer] if self.config.windows else None
+        return mask if size is None else mask & masks.window(size, queries=queries, keys=keys, device=device)
+
+    def _score_bias(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
+        if self.relative_bias is not None:
+            return self.relative_bias(queries, keys)
+        if self.config.score_bias == "alibi":
+            return alibi_bias(self.config.block.attention.heads, queries=queries, keys=keys, device=device)
+        return None
+
+
+def positions_of(
+    length: int, *, past: int, keep: Tensor | None, given: Tensor | None, device: torch.device
+) -> tuple[Tensor, int]:
+    """(positions, bound) of the last `length` tokens. Counted over real tokens, so that padding, left or right, changes
+    nothing for them."""
+    if given is not None:
+        return given, int(given.max()) + 1
+    if keep is None:
+        return torch.arange(past, past + length, device=device)[None], past + length
+    return (keep.long().cumsum(1) - 1).clamp(min=0)[:, -length:], past + length

@@ -1,0 +1,263 @@
+"""Room `preprocess`: text ⇄ ids. One `Tokenizer` for every kind, on top of the `tokenizers` library.
+
+Two backends hold the same ids. `_full` knows every token and decodes; `_plain` is deaf to control tokens, so that
+`<s>` typed by a user is four characters and never the id that begins a sentence. Nothing is ever cut or padded here.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Encoding as BackendEncoding
+from tokenizers import Tokenizer as Backend
+
+from headway.errors import CheckpointError, InputError
+from headway.preprocess.text_files import Description, describe, vocabulary_of
+from headway.preprocess.text_train import Kind, train
+
+BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One text, or two, as ids. The lists run in parallel; `offsets` count characters of the text a token is from."""
+
+    ids: list[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]]
+    parts: list[int | None]  # 0: first text, 1: second text, None: a special token
+
+
+class Tokenizer:
+    """Text ⇄ ids. Special ids (`bos_id`, `eos_id`, …) are None where the vocabulary has no such token."""
+
+    def __init__(self, description: Description) -> None:
+        spec = description.spec | {"truncation": None, "padding": None}
+        self.roles = dict(description.roles)
+        self.chat_template = description.chat_template
+        self.max_length = description.max_length
+        controls = _controls(spec, self.chat_template)
+        self._full = Backend.from_str(json.dumps(spec))
+        self._plain = Backend.from_str(json.dumps(_deaf(spec, controls)))
+        self._plain.encode_special_tokens = True
+        added = self._full.get_added_tokens_decoder()
+        self.special_ids = frozenset(i for i, token in added.items() if token.special)
+        self._added = {i: token.content for i, token in added.items()}
+        self._decoders = {part["type"] for part in _parts(spec.get("decoder"))}
+        self.bos_id, self.eos_id = self._role_id("bos"), self._role_id("eos")
+        self.pad_id, self.unk_id = self._role_id("pad"), self._role_id("unk")
+        self.cls_id, self.sep_id = self._role_id("cls"), self._role_id("sep")
+        self.mask_id = self._role_id("mask")
+        glued = self._full.encode(["a", "b"], is_pretokenized=True, add_special_tokens=False).ids
+        self._word_gap = "" if " " in self.decode(glued, skip_special=False) else " "
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Tokenizer":
+        """From a model folder: `tokenizer.json`, `vocab.txt`, or `vocab.json` + `merges.txt`."""
+        description = describe(Path(folder))
+        try:
+            return cls(description)
+        except Exception as error:  # the library raises plain Exception
+            raise CheckpointError(f"{folder}: the tokenizer files are damaged ({error}); fetch them again") from error
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool = False, special: Sequence[str] = ()
+    ) -> "Tokenizer":
+        """A new vocabulary of at most `size` tokens; `special` names further control tokens. Deterministic."""
+        return cls(train(texts, kind=kind, size=size, lowercase=lowercase, special=special))
+
+    def encode(self, text: str, *, special: bool = True, special_in_text: bool = False) -> list[int]:
+        """`special` wraps the text as its model expects; `special_in_text` reads control tokens written in it."""
+        return self._encode(text, special=special, backend=self._full if special_in_text else self._plain).ids
+
+    def encode_batch(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
+        """The same ids as `encode`, many texts at once on all cores."""
+        try:
+            encodings = self._plain.encode_batch_fast(list(texts), add_special_tokens=special)
+        except TypeError as error:
+            for text in texts:  # finds and names the one at fault
+                self.encode(text)
+            raise InputError(f"texts cannot be encoded: {error}") from error
+        return [encoding.ids for encoding in encodings]
+
+    def encode_pair(self, first: str, second: str) -> Encoding:
+        """Two texts as one input: question and passage, sentence and next sentence."""
+        encoding = self._encode(first, second, special=True)
+        parts = encoding.sequence_ids
+        offsets = [
+            _trim((first, second)[part], span) if part is not None else (0, 0)
+            for part, span in zip(parts, encoding.offsets, strict=True)
+        ]
+        return Encoding(encoding.ids, encoding.type_ids, offsets, parts)
+
+    def encode_words(self, words: Sequence[str], *, special: bool = True) -> tuple[list[int], list[int | None]]:
+        """Words already split → ids, and for each id the index of its word (None for a special token)."""
+        spaced = [self._word_gap + word if i and word else word for i, word in enumerate(words)]
+        encoding = self._encode(spaced, special=special)
+        return encoding.ids, encoding.word_ids
+
+    def encode_offsets(self, text: str, *, special: bool = True) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids and, for each, the characters [start, end) it stands for, without the space before; (0, 0) if special."""
+        encoding = self._encode(text, special=special)
+        return encoding.ids, [_trim(text, span) for span in encoding.offsets]
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
+        return self._full.decode(list(ids), skip_special_tokens=skip_special)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Pieces as a person reads them: a space is a space; half a character shows its bytes, as \\xe2 or <0xE2>."""
+        return [self._readable(i) for i in ids]
+
+    def token(self, index: int) -> str:
+        """The token exactly as the vocabulary spells it."""
+        token = self._full.id_to_token(index) if index >= 0 else None
+        if token is None:
+            raise InputError(f"id {index} is not in the vocabulary of {len(self)} tokens")
+        return token
+
+    def id(self, token: str) -> int | None:
+        return self._full.token_to_id(token)
+
+    def __len__(self) -> int:
+        return self._full.get_vocab_size(with_added_tokens=True)
+
+    def save(self, folder: str | Path) -> None:
+        """`tokenizer.json` and `tokenizer_config.json`, as transformers' AutoTokenizer opens them."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "tokenizer.json").write_text(self._full.to_str(pretty=True), encoding="utf-8")
+        inputs = ["input_ids", "attention_mask"]
+        if any(self.encode_pair("a", "b").segments):
+            inputs.insert(1, "token_type_ids")
+        settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+        settings |= {f"{role}_token": token for role, token in self.roles.items()}
+        settings["clean_up_tokenization_spaces"] = False
+        if self.max_length is not None:
+            settings["model_max_length"] = self.max_length
+        if self.chat_template is not None:
+            settings["chat_template"] = self.chat_template
+        (target / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def _encode(
+        self, text: str | list[str], pair: str | None = None, *, special: bool, backend: Backend | None = None
+    ) -> BackendEncoding:
+        words = isinstance(text, list)
+        try:
+            return (backend or self._plain).encode(text, pair, is_pretokenized=words, add_special_tokens=special)
+        except TypeError as error:
+            raise InputError(f"{ascii(text)[:80]}: not a text, or half a surrogate pair in it ({error})") from error
+
+    def _role_id(self, role: str) -> int | None:
+        return self._full.token_to_id(self.roles[role]) if role in self.roles else None
+
+    def _readable(self, index: int) -> str:
+        token = self.token(index)
+        if index in self._added:
+            return token
+        if "ByteLevel" in self._decoders:
+            return bytes(BYTE_OF[letter] for letter in token).decode("utf-8", errors="backslashreplace")
+        byte = BYTE_PIECE.fullmatch(token) if "ByteFallback" in self._decoders else None
+        if byte:
+            value = int(byte[1], 16)
+            return chr(value) if value < 0x80 else token
+        return token.replace("▁", " ") if self._decoders & {"Metaspace", "Replace"} else token
+
+
+class StreamDecoder:
+    """Ids one at a time → text as soon as it is certain. A character of several tokens comes out whole."""
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._skipped = tokenizer.special_ids if skip_special else frozenset()
+        self._window: list[int] = []  # the last settled ids, which give the next ones their spacing, and all after them
+        self._settled = 0  # how many ids of the window are out
+        self._out = 0  # how many characters of the window's text are out
+
+    def push(self, index: int) -> str:
+        if index in self._skipped:
+            return ""
+        self._window.append(index)
+        text = self._text()
+        whole = text.rstrip("\ufffd")
+        fresh = whole[self._out :]
+        self._out = max(self._out, len(whole))
+        if fresh and whole == text:
+            self._window = self._window[self._settled :]
+            self._settled = len(self._window)
+            self._out = len(self._text())
+        return fresh
+
+    def finish(self) -> str:
+        """What is left: bytes that never became a character, shown as U+FFFD."""
+        rest = self._text()[self._out :]
+        self._window, self._settled, self._out = [], 0, 0
+        return rest
+
+    def _text(self) -> str:
+        return self._tokenizer.decode(self._window, skip_special=False)
+
+
+def _controls(spec: dict[str, Any], chat_template: str | None) -> set[str]:
+    """Tokens that steer a model: those marked special, and added ones the chat template itself writes."""
+    template = chat_template or ""
+    return {
+        token["content"]
+        for token in spec.get("added_tokens") or []
+        if token["special"] or (token["content"].strip() and token["content"] in template)
+    }
+
+
+def _deaf(spec: dict[str, Any], controls: set[str]) -> dict[str, Any]:
+    """The same ids, with the control tokens under names that no text spells.
+
+    Turning off their search in the text is not enough: a Unigram or word model finds them as ordinary pieces. The new
+    name has a space in it, which every such model has already turned into something else.
+    """
+    hidden = {content: f"\0 {content}" for content in controls & vocabulary_of(spec).keys()}
+    model = dict(spec["model"])
+    stored = model["vocab"]
+    if isinstance(stored, list):
+        model["vocab"] = [[hidden.get(piece, piece), score] for piece, score in stored]
+    else:
+        model["vocab"] = {hidden.get(piece, piece): i for piece, i in stored.items()}
+    if model.get("unk_token"):
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    if model.get("merges"):
+        model["merges"] = [merge for merge in model["merges"] if not hidden.keys() & _merge_names(merge)]
+    added = [
+        token | {"content": hidden[token["content"]], "special": True} if token["content"] in hidden else token
+        for token in spec.get("added_tokens") or []
+    ]
+    return spec | {"model": model, "added_tokens": added}
+
+
+def _merge_names(merge: str | list[str]) -> set[str]:
+    left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
+    return {left, right, left + right}
+
+
+def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """A component, or the components of a sequence."""
+    if component is None:
+        return []
+    return component["decoders"] if component["type"] == "Sequence" else [component]
+
+
+def _trim(text: str, span: tuple[int, int]) -> tuple[int, int]:
+    start, end = span
+    piece = text[start:end]
+    return (start + len(piece) - len(piece.lstrip()), end) if piece.strip() else span
+
+
+def _byte_letters() -> dict[str, int]:
+    """Byte-level BPE writes each byte as a visible letter: itself if it is one, else the next free one from U+0100."""
+    visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    unseen = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(256 + n): byte for n, byte in enumerate(unseen)}
+
+
+BYTE_OF = _byte_letters()

@@ -1,0 +1,1 @@
+"""Data room: many things. Read files, check them, split, store, order and pack."""

@@ -1,0 +1,36 @@
+"""Data: what a task hands to the loop – the tensors of some examples, collated, where they came from, and their loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`inputs` are keyword arguments of the model's forward; `count` is the number of predictions the loss sums over."""
+
+    inputs: dict[str, Tensor]
+    targets: dict[str, Tensor]
+    count: int
+    where: list[str]
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    def to(self, device: torch.device | str) -> Batch:
+        def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+        return Batch(inputs=move(self.inputs), targets=move(self.targets), count=self.count, where=self.where)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`total` and each of `parts` are sums over the batch's `count` predictions."""
+
+    total: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)

@@ -1,0 +1,113 @@
+"""Data room: which column holds which field. The user's word first, then the header's names, then the content."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headway.errors import DataError
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "text": ("text", "sentence", "review", "content", "prompt", "comment", "body", "message", "tweet", "utterance",
+             "document", "question", "query", "title"),
+    "label": ("label", "labels", "class", "category", "sentiment", "intent", "topic", "polarity", "rating", "stars",
+              "tag", "target", "y"),
+    "source": ("source", "src", "en", "english", "document", "article", "instruction", "prompt", "input", "text",
+               "question", "abstract", "body"),
+    "target": ("target", "tgt", "trg", "de", "german", "summary", "output", "response", "translation", "completion",
+               "answer", "highlights", "tldr", "reply"),
+    "words": ("words", "tokens", "text", "sentence"),
+    "tags": ("tags", "ner_tags", "pos_tags", "chunk_tags", "labels", "ner", "pos"),
+    "question": ("question", "query"),
+    "context": ("context", "passage", "paragraph", "document"),
+    "answers": ("answers", "answer"),
+    "a": ("a", "sentence1", "text1", "anchor", "query", "premise", "question1", "first", "question"),
+    "b": ("b", "sentence2", "text2", "positive", "passage", "hypothesis", "question2", "second", "answer"),
+    "messages": ("messages", "conversation", "conversations", "dialog", "dialogue", "turns"),
+}  # fmt: skip
+
+
+def matches(name: str, columns: Sequence[str]) -> list[str]:
+    """The columns whose name speaks for a field, best first."""
+    known = {column.strip().casefold(): column for column in reversed(columns)}
+    return [known[word] for word in SYNONYMS.get(name, (name.casefold(),)) if word in known]
+
+
+def assign(
+    fields: Sequence[str], columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]], chosen: Mapping[str, str],
+    where: str,
+) -> dict[str, str]:  # fmt: skip
+    """field -> column, for every field; DataError with the columns there are when one cannot be found."""
+    mapping = {name: _named(name, column, columns, where=where) for name, column in chosen.items()}
+    for name in fields:
+        free = [column for column in columns if column not in mapping.values()]
+        if name not in mapping and (found := matches(name, free)):
+            mapping[name] = found[0]
+    missing = [name for name in fields if name not in mapping]
+    free = [column for column in columns if column not in mapping.values()]
+    if missing and set(missing) <= {"text", "label"}:
+        mapping |= _by_content(missing, free, sample=sample)
+    elif len(missing) == len(free):
+        mapping |= dict(zip(missing, free, strict=True))
+    for name in fields:
+        if name not in mapping:
+            raise DataError(
+                f'{where}: no column for "{name}"; the columns are {listing(columns)}. '
+                f"Say which with columns {name}=<column>.{_did_you_mean(name, columns)}"
+            )
+    return {name: mapping[name] for name in (*fields, *(extra for extra in chosen if extra not in fields))}
+
+
+def label_column(columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]]) -> str | None:
+    """The column with few, short, recurring values."""
+    if not columns:
+        return None
+    return min(columns, key=lambda column: _variety(_cells(column, sample)))
+
+
+def listing(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    if len(free) < len(missing):
+        return mapping
+    if "label" in missing and (label := label_column(free, sample=sample)) is not None:
+        mapping["label"] = label
+        free = [column for column in free if column != label]
+    if "text" in missing:
+        mapping["text"] = max(free, key=lambda column: _mean_length(_cells(column, sample)))
+    return mapping
+
+
+def _named(name: str, column: str, columns: Sequence[str], *, where: str) -> str:
+    if column in columns:
+        return column
+    if column.isdigit() and 1 <= int(column) <= len(columns):
+        return columns[int(column) - 1]
+    raise DataError(
+        f'{where}: there is no column "{column}" (asked for as {name}); the columns are {listing(columns)}.'
+        f"{_did_you_mean(column, columns)}"
+    )
+
+
+def _did_you_mean(word: str, columns: Sequence[str]) -> str:
+    folded = {column.casefold(): column for column in columns}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    return f' Did you mean "{folded[close[0]]}"?' if close else ""
+
+
+def _cells(column: str, sample: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(record.get(column, "")) for record in sample]
+
+
+def _mean_length(cells: Sequence[str]) -> float:
+    return sum(map(len, cells)) / max(1, len(cells))
+
+
+def _variety(cells: Sequence[str]) -> tuple[float, float]:
+    """Small for labels. A column of one single value is a label only if all others hardly recur."""
+    distinct = len(set(cells))
+    return (distinct if distinct > 1 else max(2, len(cells) / 2), _mean_length(cells))

@@ -1,0 +1,218 @@
+"""Data room: bytes on disk to decoded lines, in bounded memory and with every fault named by file and line.
+
+A file is plain or gzip (told by its first bytes), UTF-8 with or without a mark, UTF-16, or an encoding the user names.
+"""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import DataError
+
+CHUNK = 1 << 18
+GZIP_MAGIC = b"\x1f\x8b"
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a file may ask of this machine before it is refused."""
+
+    line_bytes: int = 16 << 20  # the longest line, CSV record or JSON value
+    unpack_ratio: int = 200  # how many times larger than the gzip file its content may be …
+    unpack_free: int = 64 << 20  # … once it is larger than this
+
+
+DEFAULT = Limits()
+
+
+def lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, str]]:
+    """Numbered lines from 1, without their line ends."""
+    number, pending = 1, bytearray()
+    for chunk in _utf8(path, encoding, limits):
+        pieces = chunk.split(b"\n")
+        for piece in pieces[:-1]:
+            pending += piece
+            _check_size(path, number, len(pending), limits)
+            yield number, _decode(path, number, bytes(pending))
+            pending.clear()
+            number += 1
+        pending += pieces[-1]
+        _check_size(path, number, len(pending), limits)
+    if pending:
+        yield number, _decode(path, number, bytes(pending))
+
+
+def text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[str]:
+    """The decoded content in pieces that end at character borders: for formats whose values span lines."""
+    decoder, number = codecs.getincrementaldecoder("utf-8")(), 1
+    for chunk in _utf8(path, encoding, limits):
+        yield _checked_piece(path, number, decoder, chunk)
+        number += chunk.count(b"\n")
+    _checked_piece(path, number, decoder, b"")
+
+
+def count_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> int:
+    """How many lines `lines` would give."""
+    count, last = 0, b"\n"
+    for chunk in _utf8(path, encoding, limits):
+        count, last = count + chunk.count(b"\n"), chunk[-1:] or last
+    return count + (last != b"\n")
+
+
+def detect_encoding(path: Path, *, limits: Limits = DEFAULT) -> str:
+    """The encoding a file's first bytes speak for; UTF-8 unless they say otherwise."""
+    return _encoding_of(next(_unpacked(path, limits), b""))
+
+
+def head_bytes(path: Path, *, limits: Limits = DEFAULT) -> bytes:
+    """The first bytes of the content (after gzip)."""
+    return next(_unpacked(path, limits), b"")
+
+
+def _encoding_of(head: bytes) -> str:
+    for mark, name in MARKS:
+        if head.startswith(mark):
+            return name
+    head = head[:4096]
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    if max(even, odd) > 0.3 * (len(head) // 2) and min(even, odd) == 0:  # Latin letters in UTF-16 without a mark
+        return "utf-16-be" if even else "utf-16-le"
+    return "utf-8"
+
+
+def _utf8(path: Path, encoding: str | None, limits: Limits) -> Iterator[bytes]:
+    """The content as UTF-8 bytes without a mark, whatever it was written in."""
+    number = 1
+    decoder: codecs.IncrementalDecoder | None = None
+    for position, chunk in enumerate(_unpacked(path, limits)):
+        if position == 0:
+            found = encoding or _encoding_of(chunk)
+            if found == "utf-8-sig" or (found == "utf-8" and chunk.startswith(codecs.BOM_UTF8)):
+                chunk = chunk.removeprefix(codecs.BOM_UTF8)
+            elif found not in ("utf-8", "utf8"):
+                decoder = _decoder(path, found)
+        if decoder is not None:
+            chunk = _transcode(path, number, decoder, chunk)
+            number += chunk.count(b"\n")
+        yield chunk
+    if decoder is not None:
+        yield _transcode(path, number, decoder, b"")
+
+
+def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
+    try:
+        return codecs.getincrementaldecoder(encoding)()
+    except LookupError as error:
+        raise DataError(f'{path}: there is no encoding "{encoding}"; try utf-8, latin-1 or cp1252.') from error
+
+
+def _transcode(path: Path, number: int, decoder: codecs.IncrementalDecoder, chunk: bytes) -> bytes:
+    try:
+        return decoder.decode(chunk, final=not chunk).encode()
+    except UnicodeDecodeError as error:
+        line = number + _newlines_before(error)
+        raise DataError(
+            f"{path}:{line}: byte 0x{error.object[min(error.start, len(error.object) - 1)]:02x} is not {error.encoding} "
+            f"({error.reason}); name the file's encoding or convert it to UTF-8."
+        ) from error
+
+
+def _newlines_before(error: UnicodeDecodeError) -> int:
+    """Line ends that were read well before a decoding error."""
+    return error.object[: error.start].decode(error.encoding, errors="replace").count("\n")
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
+    line = line.removesuffix(b"\r")
+    if (at := line.find(0)) >= 0:
+        raise DataError(_nul(path, number, at))
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(_not_utf8(path, number, error.start, byte=line[error.start])) from error
+
+
+def _checked_piece(path: Path, number: int, decoder: codecs.IncrementalDecoder, chunk: bytes) -> str:
+    if (at := chunk.find(0)) >= 0:
+        raise DataError(_nul(path, number + chunk[:at].count(b"\n"), at - chunk.rfind(b"\n", 0, at) - 1))
+    try:
+        return decoder.decode(chunk, final=not chunk)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        at = error.start - before.rfind(b"\n") - 1
+        byte = error.object[error.start]
+        raise DataError(_not_utf8(path, number + before.count(b"\n"), at, byte=byte)) from error
+
+
+def _nul(path: Path, number: int, at: int) -> str:
+    return (
+        f"{path}:{number}: NUL byte at byte {at + 1} of the line; this is not a text file, or it is damaged there. "
+        "Remove the byte, or name the file's encoding if it is UTF-16 or UTF-32."
+    )
+
+
+def _not_utf8(path: Path, number: int, at: int, *, byte: int) -> str:
+    return (
+        f"{path}:{number}: byte 0x{byte:02x} at byte {at + 1} of the line is not UTF-8. "
+        "Name the file's encoding (often latin-1 or cp1252) or convert the file to UTF-8."
+    )
+
+
+def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
+    if size > limits.line_bytes:
+        raise DataError(
+            f"{path}:{number}: the line is longer than {limits.line_bytes:,} bytes. Split it into several examples, "
+            "or raise the limit with limits=Limits(line_bytes=…)."
+        )
+
+
+def _unpacked(path: Path, limits: Limits) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            first = file.read(CHUNK)
+            rest = iter(lambda: file.read(CHUNK), b"")
+            yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file.") from error
+    except (IsADirectoryError, PermissionError) as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
+    packed, unpacked, number = 0, 0, 1
+    member = None  # the gzip member being unpacked; a file may hold several
+    for chunk in _chain(first, rest):
+        packed += len(chunk)
+        full = False  # the last piece filled its buffer, so more may be waiting inside
+        while chunk or full:
+            if member is None:
+                member = zlib.decompressobj(wbits=31)
+            try:
+                piece = member.decompress(chunk, CHUNK)
+            except zlib.error as error:
+                raise DataError(f"{path}:{number}: the gzip data is damaged here ({error}); fetch it again.") from error
+            chunk, full = member.unconsumed_tail, len(piece) == CHUNK
+            if member.eof:
+                chunk, full, member = member.unused_data.lstrip(b"\0"), False, None  # NULs: padding
+            unpacked += len(piece)
+            if unpacked > max(limits.unpack_free, limits.unpack_ratio * packed):
+                raise DataError(
+                    f"{path}: unpacks to over {unpacked:,} bytes from {packed:,}, more than {limits.unpack_ratio} times. "
+                    "If you trust it, unpack it first (gunzip) or raise limits=Limits(unpack_ratio=…)."
+                )
+            number += piece.count(b"\n")
+            if piece:
+                yield piece
+    if member is not None:
+        raise DataError(f"{path}:{number}: the gzip file is cut off here; fetch it again.")

@@ -1,0 +1,122 @@
+"""Data room: files to rows. The one door: whatever the format, a task gets the fields it asked for, one row at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.data import formats
+from headway.data.columns import assign
+from headway.data.guess import guess_file, guess_parallel, is_parallel, record_value
+from headway.data.lines import DEFAULT, Limits, count_lines, lines
+from headway.data.row import Layout, Row, convert
+from headway.data.split import data_files, find_parts
+from headway.errors import DataError
+
+__all__ = ["Layout", "Limits", "Row", "Rows", "guess", "read"]
+
+Paths = str | Path | Sequence[str | Path]
+NO_COLUMNS: Mapping[str, str] = {}
+
+
+def guess(
+    paths: Paths, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, *, encoding: str | None = None,
+    limits: Limits = DEFAULT,
+) -> Layout:  # fmt: skip
+    """How the files will be read."""
+    files = _files(paths)
+    if is_parallel(files, fields):
+        return guess_parallel(files, fields, columns=columns, encoding=encoding)
+    if _is_labelled_folder(paths, files):
+        mapping = assign(
+            fields, ["folder", "file"], sample=[], chosen={"text": "file", "label": "folder"}, where=str(paths)
+        )
+        return Layout("a folder a label", mapping, ("folder", "file"), encoding=encoding or "utf-8")
+    return guess_file(files[0], fields, columns=columns, encoding=encoding, limits=limits)
+
+
+def read(
+    paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, encoding: str | None = None,
+    limits: Limits = DEFAULT,
+) -> Rows:  # fmt: skip
+    """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
+
+    `columns` says which column (by name, or number from 1) holds a field; what it does not say is guessed.
+    """
+    return Rows(paths, fields=fields, columns=columns, encoding=encoding, limits=limits)
+
+
+class Rows(Iterator[Row]):
+    """An iterator of rows that also knows its `layout` and, so far, the lines it `skipped`, by kind."""
+
+    def __init__(
+        self, paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str], encoding: str | None, limits: Limits
+    ) -> None:
+        self.layout = guess(paths, fields, columns, encoding=encoding, limits=limits)
+        self.skipped: Counter[str] = Counter()
+        self._limits = limits
+        files = _files(paths)
+        self._rows = self._parallel(files) if self.layout.format == "parallel lines" else self._each(files)
+
+    def __next__(self) -> Row:
+        return next(self._rows)
+
+    def _each(self, files: Sequence[Path]) -> Iterator[Row]:
+        for path in files:
+            source = formats.Source(path, self.layout, self._limits, self.skipped)
+            for number, record in formats.READERS[self.layout.format](source):
+                yield _row(record, self.layout.mapping, where=f"{path}:{number}")
+
+    def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:
+        encodings = [None if self.layout.encoding.startswith("utf") else self.layout.encoding] * 2
+        counts = [
+            count_lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True)
+        ]
+        if counts[0] != counts[1]:
+            raise DataError(
+                f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}; line k of one must belong to "
+                "line k of the other."
+            )
+        sides = (lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True))
+        for (number, one), (_, two) in zip(*sides, strict=True):
+            if not one.strip() and not two.strip():
+                self.skipped["blank lines"] += 1
+                continue
+            record = dict(zip(self.layout.columns, (one, two), strict=True))
+            yield _row(record, self.layout.mapping, where=f"{files[0]}:{number}")
+
+
+def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -> Row:
+    fields: dict[str, Any] = {}
+    for name, column in mapping.items():
+        fields |= convert(name, record_value(record, column, where=where, name=name), where=where)
+    if "words" in fields and "tags" in fields and len(fields["words"]) != len(fields["tags"]):
+        raise DataError(f"{where}: tags: {len(fields['tags'])} tags for {len(fields['words'])} words.")
+    return Row(fields, where)
+
+
+def _files(paths: Paths) -> list[Path]:
+    files: list[Path] = []
+    for path in find_parts(paths).train:
+        if not path.is_dir():
+            files.append(path)
+        elif found := data_files(path) or _texts_below(path):
+            files += found
+        else:
+            raise DataError(f"{path}: the folder holds no data files.")
+    if not files:
+        raise DataError("No data files were given.")
+    return files
+
+
+def _texts_below(folder: Path) -> list[Path]:
+    """The files of `folder/<label>/*.txt`."""
+    return [file for child in sorted(folder.iterdir()) if child.is_dir() and not child.name.startswith(".")
+            for file in data_files(child)]  # fmt: skip
+
+
+def _is_labelled_folder(paths: Paths, files: Sequence[Path]) -> bool:
+    top = find_parts(paths).train[0]
+    return top.is_dir() and files[0].parent != top

@@ -1,0 +1,116 @@
+"""Data room: what one raw example is, how a file is laid out, and how a raw value becomes a field of the example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.errors import DataError
+
+DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One raw example and the place it came from, as `file:line`."""
+
+    fields: dict[str, Any]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a file was understood; `str(layout)` tells the user in one line."""
+
+    format: str
+    mapping: Mapping[str, str] = field(default_factory=dict)  # field -> column name, or its number from 1
+    columns: tuple[str, ...] = ()
+    delimiter: str | None = None
+    header: bool = False
+    encoding: str = "utf-8"
+
+    def __str__(self) -> str:
+        parts = [self.format]
+        if self.delimiter is not None:
+            parts.append(f"separated by {DELIMITER_NAMES.get(self.delimiter, repr(self.delimiter))}")
+        if self.format == "table":
+            parts.append("with a header" if self.header else "no header")
+        parts.append(self.encoding)
+        named = self.header or not all(column.isdigit() for column in self.mapping.values())
+        pairs = (f"{name} = {column if named else f'column {column}'}" for name, column in self.mapping.items())
+        return ", ".join(parts) + (": " + ", ".join(pairs) if self.mapping else "")
+
+
+def kind(value: Any) -> str:
+    """A value's type in a user's words."""
+    names = {str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)
+
+
+def convert(name: str, value: Any, *, where: str) -> dict[str, Any]:
+    """A raw value as the field (or fields) a task expects; a wrong type is refused as `file:line: field`."""
+    if name in ("words", "tags"):
+        return {name: _strings(name, value, where=where)}
+    if name == "answers":
+        return {name: _answers(value, where=where)}
+    if name == "label":
+        return {name: _label(value, where=where)}
+    if name == "target" and isinstance(value, list):
+        alternatives = _strings(name, value, where=where)
+        if not alternatives:
+            raise DataError(f"{where}: {name}: the list is empty; give at least one text.")
+        return {name: alternatives[0], "targets": alternatives}
+    if name in TEXT_FIELDS:
+        if isinstance(value, list):
+            return {name: " ".join(_strings(name, value, where=where))}
+        return {name: _text(name, value, where=where)}
+    return {name: value}
+
+
+TEXT_FIELDS = ("text", "source", "target", "question", "context", "a", "b")
+
+
+def _text(name: str, value: Any, *, where: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {name}: expected text, found {kind(value)}.")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise DataError(f"{where}: {name}: holds half of a surrogate pair (\\ud8xx), which is no character.")
+    return value
+
+
+def _label(value: Any, *, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return _text("label", value, where=where)
+
+
+def _strings(name: str, value: Any, *, where: str) -> list[str]:
+    if isinstance(value, str):
+        return value.split()
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {name}: expected a list of texts, found {kind(value)}.")
+    if name == "tags":
+        return [_label(item, where=where) for item in value]
+    return [_text(name, item, where=where) for item in value]
+
+
+def _answers(value: Any, *, where: str) -> list[tuple[str, int]]:
+    """`[{"text": …, "answer_start": …}]`, the same turned inside out, or pairs; as pairs (text, start)."""
+    if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("answer_start"), list):
+        pairs = list(zip(value["text"], value["answer_start"], strict=False))
+        if len(value["text"]) != len(value["answer_start"]):
+            raise DataError(f"{where}: answers: {len(value['text'])} texts but {len(value['answer_start'])} starts.")
+    elif isinstance(value, list):
+        pairs = [(item.get("text"), item.get("answer_start")) if isinstance(item, dict) else item for item in value]
+    else:
+        raise DataError(
+            f"{where}: answers: expected a list of answers with text and answer_start, found {kind(value)}."
+        )
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and type(pair[1]) is int):
+            raise DataError(f"{where}: answers: each needs a text and a whole number answer_start, found {pair!r:.80}.")
+        _text("answers", pair[0], where=where)
+    return [(text, start) for text, start in pairs]

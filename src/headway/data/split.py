@@ -1,0 +1,103 @@
+"""Data room: which examples are held out. Given splits are found by their names; otherwise an example's content decides.
+
+A decision by content needs no list of indices, holds when the file is shuffled or grows, and keeps equal inputs on one
+side, so that nothing seen in training is asked again in the measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.data.columns import matches
+from headway.data.row import Row
+from headway.errors import DataError
+
+PART_NAMES = {"train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid",
+              "dev": "valid", "development": "valid", "test": "test", "testing": "test"}  # fmt: skip
+DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".bio", ".iob", ".parquet"}
+INPUT_FIELDS = ("text", "source", "words", "question", "context", "a", "b", "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The files of each part; a part that was not given is empty."""
+
+    train: tuple[Path, ...]
+    valid: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
+
+
+def held_out(row: Row, *, share: float = 0.1) -> bool:
+    """Whether a row belongs to the held-out part. Questions on one context stay together."""
+    group = ["context"] if "context" in row.fields else [name for name in INPUT_FIELDS if name in row.fields]
+    return digest(row, fields=group or sorted(row.fields)) < share * 2**64
+
+
+def digest(row: Row, *, fields: Iterable[str]) -> int:
+    """64 bits that depend on nothing but the text of the fields; space counts only as a separator."""
+    hasher = hashlib.blake2b(digest_size=8)
+    for name in fields:
+        words = " ".join(_text(row.fields[name]).split())
+        hasher.update(f"{name}\0{len(words)}\0{words}\0".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(hasher.digest(), "big")
+
+
+def inputs(row: Row) -> int:
+    """What makes two rows the same question, whatever their answers."""
+    return digest(row, fields=[name for name in INPUT_FIELDS if name in row.fields] or sorted(row.fields))
+
+
+def find_parts(paths: str | Path | Iterable[str | Path], *, valid: str | Path | None = None) -> Parts:
+    """The parts of a data set: a folder's train/valid/test files or folders, files of a list, or all in train."""
+    parts = _find_parts([Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths])
+    return parts if valid is None else Parts(parts.train, (Path(valid),), parts.test)
+
+
+def data_files(folder: Path) -> list[Path]:
+    """A folder's own data files in name order; read-me files, licences and hidden files are none."""
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
+    return [path for path in files if not re.match(r"(?i)(readme|licen[cs]e|notice)", path.name)]
+
+
+def bare_suffix(path: Path) -> str:
+    """The suffix before `.gz`."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _find_parts(paths: list[Path]) -> Parts:
+    if len(paths) != 1 or not paths[0].is_dir():
+        return Parts(tuple(paths))
+    folder = paths[0]
+    entries = [*data_files(folder), *sorted(path for path in folder.iterdir() if path.is_dir())]
+    found: dict[str, list[Path]] = {"train": [], "valid": [], "test": []}
+    for entry in entries:
+        if (part := PART_NAMES.get(re.split(r"[^a-z]+", entry.name.lower())[0])) is not None:
+            found[part].append(entry)
+    if not found["train"]:
+        if sum(map(bool, found.values())) > 1:
+            raise DataError(f"{folder}: has valid and test files but none whose name begins with train.")
+        return Parts((folder,))
+    for part, members in found.items():
+        found[part] = _ordered(members, folder=folder, part=part)
+    return Parts(tuple(found["train"]), tuple(found["valid"]), tuple(found["test"]))
+
+
+def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:
+    """Parallel files with the source first; several kinds of the same part are one too many."""
+    kinds = {bare_suffix(path) for path in members}
+    if len(kinds) <= 1:
+        return members
+    if len(members) == 2 and not kinds & DATA_SUFFIXES:
+        first = matches("source", [bare_suffix(path).lstrip(".") for path in members])
+        return sorted(members, key=lambda path: bare_suffix(path).lstrip(".") not in first)
+    names = ", ".join(path.name for path in members)
+    raise DataError(f"{folder}: several kinds of {part} files ({names}); name the one you mean.")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

@@ -1,0 +1,19 @@
+"""Checkpoints: files ⇄ tensors. Knows safetensors, JSON and the hub; knows no model and no family."""
+
+from headway.checkpoints.files import TensorFiles
+from headway.checkpoints.header import Header, TensorInfo, read_header, read_json
+from headway.checkpoints.hub import resolve
+from headway.checkpoints.save import replacing, save_json, save_tensors, sha256
+
+__all__ = [
+    "TensorFiles",
+    "Header",
+    "TensorInfo",
+    "read_header",
+    "read_json",
+    "resolve",
+    "replacing",
+    "save_json",
+    "save_tensors",
+    "sha256",
+]

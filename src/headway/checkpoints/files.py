@@ -1,0 +1,149 @@
+"""Checkpoints: a model's weight files seen as one read-only mapping, name → tensor.
+
+Headers are checked when the mapping is made; a tensor's bytes are memory-mapped and read only when it is asked for.
+The layout is the Hugging Face one: `model.safetensors`, or an index that says which shard holds which tensor.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headway.checkpoints.header import (
+    PICKLE_SUFFIXES,
+    Header,
+    TensorInfo,
+    pickle_error,
+    read_header,
+    read_json,
+)
+from headway.checkpoints.save import INDEX, SINGLE, sha256
+from headway.errors import CheckpointError
+
+
+class TensorFiles(Mapping[str, Tensor]):
+    """The tensors of a model folder, or of one safetensors or index file. Nothing is read before it is asked for."""
+
+    def __init__(self, folder_or_file: str | os.PathLike[str]) -> None:
+        self.path = Path(folder_or_file)
+        self._headers = _read_headers(self.path)
+        self._file_of = {name: file for file, header in self._headers.items() for name in header}
+        self._open: dict[Path, Any] = {}
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(self._headers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._file_of)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {key: text for header in self._headers.values() for key, text in header.metadata.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors together, as stored."""
+        return sum(info.nbytes for header in self._headers.values() for info in header.values())
+
+    def info(self, name: str) -> TensorInfo:
+        """A tensor's dtype and shape, without reading it."""
+        return self._headers[self._file_of[name]][name]
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of each file, by file name."""
+        return {file.name: sha256(file) for file in self.files}
+
+    def __getitem__(self, name: str) -> Tensor:
+        file = self._file_of[name]
+        try:
+            if file not in self._open:
+                self._open[file] = safe_open(file, framework="pt")
+            return self._open[file].get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file}: tensor {name!a} cannot be read: {error}") from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def close(self) -> None:
+        """Let go of the mapped files. Tensors already read stay valid; reading another one maps its file again."""
+        while self._open:
+            _, opened = self._open.popitem()
+            opened.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TensorFiles({str(self.path)!r}: {len(self)} tensors, {self.nbytes} bytes)"
+
+
+def _read_headers(path: Path) -> dict[Path, Header]:
+    if path.name.endswith(INDEX):
+        return _read_shards(path)
+    if not path.is_dir():
+        return {path: read_header(path)}
+    if (path / SINGLE).exists():
+        return {path / SINGLE: read_header(path / SINGLE)}
+    if (path / INDEX).exists():
+        return _read_shards(path / INDEX)
+    for file in sorted(path.iterdir()):
+        if file.suffix in PICKLE_SUFFIXES:
+            raise pickle_error(file)
+    raise CheckpointError(f"{path}: neither {SINGLE} nor {INDEX} is there (pickled weights are never downloaded)")
+
+
+def _read_shards(index: Path) -> dict[Path, Header]:
+    """The header of every shard that the index names; index and shards must agree on where each tensor is."""
+    shard_of = read_json(index).get("weight_map")
+    if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(shard, str) for shard in shard_of.values()):
+        raise CheckpointError(f"{index}: weight_map must map tensor names to file names")
+    file_of = {shard: _shard_file(shard, index) for shard in sorted(set(shard_of.values()))}
+    headers: dict[Path, Header] = {}
+    owner: dict[str, Path] = {}
+    for file in file_of.values():
+        headers[file] = read_header(file)
+        for name in headers[file]:
+            if name in owner:
+                raise CheckpointError(f"{file}: tensor {name!a} is also in {owner[name].name}")
+            owner[name] = file
+    for name, shard in shard_of.items():
+        if owner.get(name) != file_of[shard]:
+            raise CheckpointError(f"{index}: tensor {name!a} is said to be in {shard}, and is not")
+    return headers
+
+
+def _shard_file(shard: str, index: Path) -> Path:
+    """Where a shard is, having made sure that it lies in the model's own folder."""
+    name = PurePosixPath(shard)
+    if not shard or name.is_absolute() or ".." in name.parts or "\\" in shard or not shard.isprintable():
+        raise CheckpointError(f"{index}: shard {shard!a} is not a plain file name inside the folder")
+    file = index.parent / name
+    if not file.is_file():
+        raise CheckpointError(f"{index}: shard {shard!a} is missing")
+    target = file.resolve()
+    if not any(target.is_relative_to(root) for root in _homes(index.parent.resolve())):
+        raise CheckpointError(f"{index}: shard {shard!a} is a link that leaves the folder, to {target}")
+    return file
+
+
+def _homes(folder: Path) -> list[Path]:
+    """Where a folder's files may really be. The hub's cache keeps a snapshot's bytes in `blobs`, behind links."""
+    if folder.parent.name != "snapshots" or not folder.parents[1].name.startswith("models--"):
+        return [folder]
+    repository = folder.parents[1]
+    return [folder, repository / "blobs", repository.parent / "blobs"]

@@ -1,0 +1,54 @@
+"""Checkpoints: from what a user typed to a folder on this machine; the only room that may use the network.
+
+A local path never touches the network. A Hugging Face Hub id is fetched by `huggingface_hub`, which honours HF_HOME,
+HF_HUB_OFFLINE and HF_TOKEN; only weights, settings and vocabularies are asked for, never code or pickles.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from headway.errors import CheckpointError
+
+DATA_ONLY = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
+HUB_ID = re.compile(r"(?P<repository>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII)
+YES = {"1", "ON", "YES", "TRUE"}
+
+
+def resolve(name_or_path: str | os.PathLike[str]) -> Path:
+    """The folder of a model: a local folder, a local file's folder, or a downloaded `owner/name@revision`."""
+    text = os.path.expanduser(os.fspath(name_or_path))
+    if os.path.exists(text):
+        path = Path(text)
+        return path if path.is_dir() else path.parent
+    hub_id = HUB_ID.fullmatch(text)
+    if isinstance(name_or_path, Path) or hub_id is None:
+        raise CheckpointError(f"{text}: no such folder, and not a hub id of the form owner/name or owner/name@revision")
+    return _download(hub_id["repository"], hub_id["revision"])
+
+
+def _download(repository: str, revision: str | None) -> Path:
+    from huggingface_hub import constants, errors, snapshot_download
+
+    what = repository if revision is None else f"{repository}@{revision}"
+    offline = constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in YES
+    reason: str
+    cause: Exception
+    try:
+        return Path(
+            snapshot_download(repository, revision=revision, allow_patterns=DATA_ONLY, local_files_only=offline)
+        )
+    except errors.GatedRepoError as error:
+        reason, cause = "it is gated: accept its terms on the hub, then set HF_TOKEN to a token of yours", error
+    except errors.RevisionNotFoundError as error:
+        reason, cause = "the repository is there, that revision is not", error
+    except errors.RepositoryNotFoundError as error:
+        reason, cause = "not found on the hub (a private repository needs HF_TOKEN)", error
+    except errors.LocalEntryNotFoundError as error:
+        if offline:
+            reason, cause = "the hub is offline (HF_HUB_OFFLINE is set) and the model is not in the cache", error
+        else:
+            reason, cause = f"the hub cannot be reached and the model is not in the cache: {error}", error
+    except Exception as error:  # the hub's HTTP library has exceptions of its own
+        reason, cause = f"the download failed: {error}", error
+    raise CheckpointError(f"{what}: no such local folder; as a hub id, {reason}") from cause

@@ -1,7 +1,7 @@
 """Data room: one reader a file format. Each yields (line, record); a record is column -> raw value.
 
 What a format calls a column is its own affair: a header's names, a JSON object's keys, or numbers from 1.
-In tab-separated files quotes are plain characters, as the format's registration has it; elsewhere they quote (RFC 4180).
+In tab-separated files quotes are plain characters, as the format's registration has it; elsewhere they quote.
 """
 
 from __future__ import annotations

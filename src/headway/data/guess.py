@@ -12,7 +12,7 @@ from typing import Any
 from headway.data import formats
 from headway.data.columns import assign, label_column, listing, matches
 from headway.data.json_stream import elements
-from headway.data.lines import CHUNK, DEFAULT, Limits, detect_encoding, head_bytes, lines
+from headway.data.lines import CHUNK, Limits, detect_encoding, head_bytes, lines
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.errors import DataError
@@ -24,7 +24,7 @@ NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 
 
 def guess_file(
-    path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None = None, limits: Limits = DEFAULT
+    path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None, limits: Limits
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
     if not head_bytes(path, limits=limits).strip():

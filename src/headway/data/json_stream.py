@@ -107,8 +107,8 @@ class _Cursor:
             except (ValueError, RecursionError):
                 if len(self.buffer) - self.at > self.limits.line_bytes:
                     raise DataError(
-                        f"{self.where()}: a JSON value that starts here is bad or longer than {self.limits.line_bytes:,} "
-                        "bytes. Mend it, or raise the limit with limits=Limits(line_bytes=…)."
+                        f"{self.where()}: a JSON value that starts here is bad or longer than "
+                        f"{self.limits.line_bytes:,} bytes. Mend it, or raise limits=Limits(line_bytes=…)."
                     ) from None
                 if not self._grow():
                     _guarded(lambda: DECODER.raw_decode(self.buffer, self.at), where=self._where_of)

@@ -117,7 +117,7 @@ def _transcode(path: Path, number: int, decoder: codecs.IncrementalDecoder, chun
     except UnicodeDecodeError as error:
         line = number + _newlines_before(error)
         raise DataError(
-            f"{path}:{line}: byte 0x{error.object[min(error.start, len(error.object) - 1)]:02x} is not {error.encoding} "
+            f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not {error.encoding} "
             f"({error.reason}); name the file's encoding or convert it to UTF-8."
         ) from error
 
@@ -208,8 +208,9 @@ def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> 
             unpacked += len(piece)
             if unpacked > max(limits.unpack_free, limits.unpack_ratio * packed):
                 raise DataError(
-                    f"{path}: unpacks to over {unpacked:,} bytes from {packed:,}, more than {limits.unpack_ratio} times. "
-                    "If you trust it, unpack it first (gunzip) or raise limits=Limits(unpack_ratio=…)."
+                    f"{path}: unpacks to over {unpacked:,} bytes from {packed:,}, more than "
+                    f"{limits.unpack_ratio} times. If you trust it, unpack it first (gunzip) "
+                    "or raise limits=Limits(unpack_ratio=…)."
                 )
             number += piece.count(b"\n")
             if piece:

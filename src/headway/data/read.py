@@ -1,4 +1,4 @@
-"""Data room: files to rows. The one door: whatever the format, a task gets the fields it asked for, one row at a time."""
+"""Data room: files to rows. The one door: a task gets the fields it asked for, row by row, from any format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data room: which examples are held out. Given splits are found by their names; otherwise an example's content decides.
+"""Data room: which examples are held out. Given splits are found by name; otherwise an example's content decides.
 
 A decision by content needs no list of indices, holds when the file is shuffled or grows, and keeps equal inputs on one
 side, so that nothing seen in training is asked again in the measurement.

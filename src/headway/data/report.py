@@ -1,0 +1,93 @@
+"""Data room: the findings of a check, as plain lines for a person and as a dict for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A part's lengths in tokens, and the place of the longest."""
+
+    min: int
+    median: int
+    p95: int
+    p99: int
+    max: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlong:
+    """What does not fit a limit."""
+
+    limit: int
+    count: int
+    share: float
+    longest: int
+    where: str
+
+
+@dataclass
+class Report:
+    """What a check found. `extra` is the caller's: memory and time estimates."""
+
+    examples: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first place
+    labels: dict[str, int] = field(default_factory=dict)  # most frequent first
+    near_duplicate_labels: list[list[str]] = field(default_factory=list)
+    unknown_labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # label -> count, first place
+    lengths: dict[str, Lengths] = field(default_factory=dict)
+    overlong: dict[str, Overlong] = field(default_factory=dict)
+    duplicates: int = 0
+    contradictions: int = 0
+    held_out: int = 0
+    overlap: int = 0
+    exact: bool = True  # False: duplicates, contradictions and overlap are estimates
+    warnings: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def majority(self) -> tuple[str, float] | None:
+        """The most frequent label and its share: the score of a model that has learnt nothing."""
+        if not self.labels:
+            return None
+        label, count = next(iter(self.labels.items()))
+        return label, count / sum(self.labels.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        majority = self.majority
+        return asdict(self) | {"majority": {"label": majority[0], "share": majority[1]} if majority else None}
+
+    def lines(self) -> list[str]:
+        lines = [f"examples     {self.examples:,}" + (f", held out {self.held_out:,}" if self.held_out else "")]
+        lines += [f"skipped      {count:,} {name}" for name, count in self.skipped.items()]
+        lines += self._label_lines() + self._length_lines()
+        lines += [f"{name:<12} {value}" for name, value in self.extra.items()]
+        return lines + [f"warning      {warning}" for warning in self.warnings]
+
+    def _label_lines(self) -> list[str]:
+        total = sum(self.labels.values())
+        width = max((len(repr(label)) for label in list(self.labels)[:SHOWN]), default=0)
+        lines = [
+            f"{'labels' if not position else '':<12} {label!r:<{width}}  {count:>8,}  {count / total:6.1%}"
+            for position, (label, count) in enumerate(list(self.labels.items())[:SHOWN])
+        ]
+        if len(self.labels) > SHOWN:
+            lines.append(f"{'':<12} … and {len(self.labels) - SHOWN:,} more")
+        if self.majority:
+            lines.append(f"baseline     always {self.majority[0]!r}: {self.majority[1]:.1%} right")
+        return lines
+
+    def _length_lines(self) -> list[str]:
+        if not self.lengths:
+            return []
+        lines = [f"{'lengths':<12} {'':<12}{'min':>8}{'median':>8}{'p95':>8}{'p99':>8}{'max':>8}  longest"]
+        for part, found in self.lengths.items():
+            numbers = (found.min, found.median, found.p95, found.p99, found.max)
+            lines.append(f"{'':<12} {part:<12}" + "".join(f"{number:>8,}" for number in numbers) + f"  {found.where}")
+        return lines

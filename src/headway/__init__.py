@@ -1,3 +1,21 @@
 """Headway: train, run, look inside and serve transformers of every shape, on your own data."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.bundle import Bundle, load
+
 __version__ = "0.1.0"
+__all__ = ["Bundle", "__version__", "load"]
+
+_LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
+
+
+def __getattr__(name: str) -> Any:
+    """torch is imported when a model is first asked for, not by `import headway`."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'headway' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

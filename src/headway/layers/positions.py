@@ -103,8 +103,8 @@ class Rotary:
     def __call__(self, positions: Tensor, bound: int, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """(batch, length) positions, each below `bound` → cos, sin of shape (batch, 1, length, size/2)."""
         scaling = self.config.scaling
-        if scaling is not None and scaling.kind in ("dynamic", "longrope"):  # angles depend on the length at hand
-            cos, sin = self._turns(positions.float(), bound)
+        if scaling is not None and scaling.kind in ("dynamic", "longrope"):  # angles depend on each row's length
+            cos, sin = self._turns(positions.float(), positions.amax(-1) + 1)
         else:
             cos, sin = self._table(positions, bound)
         return cos[:, None].to(dtype), sin[:, None].to(dtype)
@@ -113,13 +113,14 @@ class Rotary:
         table = self._tables.get(positions.device)
         if table is None or len(table[0]) < bound:
             count = max(512, 2 * bound)
-            table = self._turns(torch.arange(count, dtype=torch.float32, device=positions.device), 0)
+            table = self._turns(torch.arange(count, dtype=torch.float32, device=positions.device), None)
             self._tables[positions.device] = table
         return table[0][positions], table[1][positions]
 
-    def _turns(self, positions: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        frequencies, factor = rotary_frequencies(self.size, self.config, length)
-        angle = positions[..., None] * frequencies.to(positions.device)  # (…, size/2)
+    def _turns(self, positions: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        frequencies, factor = rotary_frequencies(self.size, self.config, lengths=lengths)
+        frequencies = frequencies.to(positions.device)  # (size/2), or (batch, size/2)
+        angle = positions[..., None] * (frequencies if frequencies.ndim == 1 else frequencies[:, None])
         return angle.cos() * factor, angle.sin() * factor
 
 
@@ -131,8 +132,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat(turned if rest.shape[-1] == 0 else (*turned, rest), dim=-1)
 
 
-def rotary_frequencies(size: int, config: RotaryConfig, length: int) -> tuple[Tensor, float]:
-    """(size/2 frequencies, factor on cos and sin). `length` matters only to the kinds that look at it."""
+def rotary_frequencies(
+    size: int, config: RotaryConfig, *, lengths: Tensor | None = None
+) -> tuple[Tensor, float]:
+    """(frequencies, factor on cos and sin). Frequencies are (size/2), or one set a row, (batch, size/2), for the kinds
+    whose angles depend on the row's length."""
     scaling, theta = config.scaling, config.theta
     steps = torch.arange(0, size, 2, dtype=torch.float32) / size
     plain = 1.0 / theta**steps
@@ -140,12 +144,16 @@ def rotary_frequencies(size: int, config: RotaryConfig, length: int) -> tuple[Te
         return plain, 1.0
     if scaling.kind == "linear":
         return plain / scaling.factor, 1.0
-    if scaling.kind == "dynamic":
-        stretch = scaling.factor * max(length, scaling.original_length) / scaling.original_length - (scaling.factor - 1)
-        return 1.0 / (theta * stretch ** (size / (size - 2))) ** steps, 1.0
-    if scaling.kind == "longrope":
-        factors = scaling.long_factor if length > scaling.original_length else scaling.short_factor
-        return plain / torch.tensor(factors), _longrope_factor(scaling)
+    if scaling.kind in ("dynamic", "longrope"):
+        assert lengths is not None
+        long = lengths.cpu()[:, None]  # (batch, 1)
+        if scaling.kind == "longrope":
+            factors = torch.where(
+                long > scaling.original_length, torch.tensor(scaling.long_factor), torch.tensor(scaling.short_factor)
+            )
+            return plain / factors, _longrope_factor(scaling)
+        stretch = scaling.factor * long.clamp(min=scaling.original_length) / scaling.original_length
+        return 1.0 / (theta * (stretch - scaling.factor + 1) ** (size / (size - 2))) ** steps, 1.0
     if scaling.kind == "llama3":
         return _llama3(plain, scaling), 1.0
     return _yarn(plain, size, theta, scaling)

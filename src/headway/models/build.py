@@ -26,5 +26,8 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
                 return EncoderDecoder(config)
 
 
-def parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+def tensor_names(model: nn.Module) -> list[str]:
+    """Every tensor of the model's state by one name each; a shared embedding counts once."""
+    return [name for name, _ in model.named_parameters()] + [
+        name for name, _ in model.named_buffers() if name in model.state_dict()
+    ]

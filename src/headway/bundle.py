@@ -1,0 +1,272 @@
+"""Room: bundle. A model, its tokenizer and what it was trained for, as one thing that is loaded, called and saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headway.checkpoints import TensorFiles, resolve, save_json, save_tensors
+from headway.checkpoints.assign import assign
+from headway.checkpoints.rules import Alias, AnyRule, Constant, Dropped, Rule, to_ours, to_theirs
+from headway.errors import CheckpointError, ConfigError, InputError
+from headway.families import find as family_named
+from headway.families.family import Family, Keys
+from headway.models.build import Model, build, tensor_names
+from headway.models.config import ModelConfig
+from headway.models.encoder import Encoder
+from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.heads import pool
+
+if TYPE_CHECKING:
+    from headway.preprocess.text import Tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass
+class Bundle:
+    model: Model
+    family: str
+    config: ModelConfig
+    tokenizer: Tokenizer | None = None
+    folder: Path | None = None
+    foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it came with
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def labels(self) -> list[str]:
+        names = self.foreign.get("id2label") or {}
+        return [names[key] for key in sorted(names, key=int)]
+
+    @torch.no_grad()
+    def logits(
+        self,
+        *,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+    ) -> Tensor:
+        """The reference library's arguments in, its logits out (the hidden states of a bare model). Positions follow
+        that library too: unless told, they count from the row's start, padding included."""
+        inputs = pixel_values if pixel_values is not None else input_ids
+        if inputs is None:
+            raise InputError("logits: give input_ids (or pixel_values for an image model)")
+        args: dict[str, Any] = {"mask": attention_mask}
+        if pixel_values is None:
+            args["positions"] = self._positions(inputs, position_ids)
+        if isinstance(self.model, EncoderDecoder):
+            if decoder_input_ids is None:
+                raise InputError("logits: an encoder-decoder also needs decoder_input_ids")
+            args |= {"decoder_ids": decoder_input_ids, "decoder_mask": decoder_attention_mask}
+            args["decoder_positions"] = self._positions(decoder_input_ids, None)
+        elif isinstance(self.model, Encoder) and pixel_values is None:
+            args["segments"] = token_type_ids
+        output = self.model(inputs, **args)
+        return output.hidden if output.logits is None else output.logits
+
+    def _positions(self, ids: Tensor, given: Tensor | None) -> Tensor:
+        if given is not None:
+            return given
+        pad = family_named(self.family).positions_skip_pad and self.foreign.get("pad_token_id")
+        if isinstance(pad, int) and not isinstance(pad, bool):
+            keep = ids != pad  # RoBERTa gives padding no position
+            return ((keep.long().cumsum(1)) * keep - 1).clamp(min=-1)
+        return torch.arange(ids.shape[1], device=ids.device)[None]
+
+    @torch.no_grad()
+    def embed(self, texts: Sequence[str], *, batch_size: int = 32) -> Tensor:
+        """One vector a text (text, width), pooled as the model's own sentence-transformers files say, else by the mean.
+        Texts are sorted by length, so that a batch holds little padding; the order of the answer is the texts'."""
+        if not isinstance(self.model, Encoder):
+            raise InputError(f"embed needs an encoder; {self.family} is a {type(self.model).__name__}")
+        if self.tokenizer is None:
+            raise InputError("embed needs a tokenizer, and this model has none")
+        settings = sentence_settings(self.folder)
+        ids = [self.tokenizer.encode(text) for text in texts]
+        self._check_lengths(ids, settings.limit)
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        out: list[Tensor | None] = [None] * len(ids)
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            batch, mask = pad_rows([ids[i] for i in rows], device=self.device)
+            hidden = self.model.encode(batch, mask=mask)
+            vectors = pool(hidden, mask, settings.pooling)
+            if settings.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=-1)
+            for row, vector in zip(rows, vectors, strict=True):
+                out[row] = vector
+        return torch.stack([vector for vector in out if vector is not None]) if out else torch.empty(0, 0)
+
+    def _check_lengths(self, ids: Sequence[Sequence[int]], limit: int | None) -> None:
+        longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
+        if limit is not None and ids and len(ids[longest]) > limit:
+            over = sum(len(row) > limit for row in ids)
+            raise InputError(
+                f"{over} of {len(ids)} texts are longer than the model's {limit} tokens "
+                f"(text {longest} has {len(ids[longest])}): shorten or split them"
+            )
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = family_named(self.family)
+        state = self.model.state_dict()
+        own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
+        save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
+        save_json(folder / "config.json", self.config_json())
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
+        return folder
+
+    def config_json(self) -> dict[str, Any]:
+        kind = family_named(self.family)
+        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        return {
+            **self.foreign,
+            **kind.write(self.config),
+            "model_type": self.family,
+            "architectures": [kind.architecture(self.config)],
+            "dtype": dtype,
+        }
+
+
+def load(
+    name: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu"
+) -> Bundle:
+    """Opens a model folder (or a hub id). The weights keep the file's own type unless `dtype` says otherwise."""
+    folder = resolve(name)
+    foreign = read_config(folder)
+    kind = family_named(foreign.get("model_type", ""))
+    wanted = architecture_of(foreign, kind)
+    keys = Keys(foreign)
+    config = kind.read(keys, wanted)
+    keys.done()
+    model = build(config, device="meta")
+    files = TensorFiles(folder)
+    rules = rules_of(kind, config, names=files.names)
+    try:
+        state = to_ours(files, rules, tensor_names(model))
+        assign(model, state, dtype=_dtype(dtype), device=torch.device(device))
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    return Bundle(model.eval(), kind.name, config, _tokenizer(folder), folder, foreign)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.exists():
+        raise CheckpointError(f"{folder}: no config.json, so this is not a model folder")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: expected an object")
+    return data
+
+
+def architecture_of(foreign: dict[str, Any], kind: Family) -> str:
+    wanted = (foreign.get("architectures") or [kind.architectures[0]])[0]
+    if wanted not in kind.architectures:
+        raise ConfigError(
+            f"config.json: architecture {wanted!r} is not one Headway builds; known: {', '.join(kind.architectures)}"
+        )
+    return wanted
+
+
+def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None = None) -> list[AnyRule]:
+    """The family's rules with `{base}` filled in: by what a file's names show, or else by what the architecture is."""
+    bare = kind.architecture(config) in kind.bare
+    if names is not None and kind.base:
+        bare = not any(name.startswith(kind.base) for name in names)
+    base = "" if bare else kind.base
+    out: list[AnyRule] = []
+    for rule in kind.rules(config):
+        theirs = rule.theirs.replace("{base}", base)
+        match rule:
+            case Rule():
+                out.append(Rule(rule.ours, theirs, rule.to_ours, rule.to_theirs))
+            case Dropped():
+                out.append(Dropped(theirs, rule.why))
+            case Constant():
+                out.append(Constant(theirs, rule.make))
+            case Alias():
+                out.append(Alias(theirs, of=rule.of.replace("{base}", base)))
+    return out
+
+
+@dataclass(frozen=True)
+class SentenceSettings:
+    pooling: str = "mean"
+    normalize: bool = False
+    limit: int | None = None
+
+
+def sentence_settings(folder: Path | None) -> SentenceSettings:
+    """What a sentence-transformers folder says about pooling, normalisation and length."""
+    if folder is None or not (folder / "modules.json").exists():
+        return SentenceSettings()
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    pooling, normalize, limit = "mean", False, None
+    for module in modules:
+        kind, where = module.get("type", "").rsplit(".", 1)[-1], folder / module.get("path", "")
+        if kind == "Pooling":
+            pooling = _pooling(json.loads((where / "config.json").read_text(encoding="utf-8")), where)
+        elif kind == "Normalize":
+            normalize = True
+        elif kind == "Transformer" and (where / "sentence_bert_config.json").exists():
+            limit = json.loads((where / "sentence_bert_config.json").read_text(encoding="utf-8")).get("max_seq_length")
+        elif kind != "Transformer":
+            raise ConfigError(f"{folder}/modules.json: module {kind!r} is not supported")
+    return SentenceSettings(pooling, normalize, limit)
+
+
+def _pooling(settings: dict[str, Any], where: Path) -> str:
+    names = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
+    if "pooling_mode" in settings:
+        named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(settings["pooling_mode"])
+        chosen = [named] if named else []
+    else:
+        chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
+    if len(chosen) != 1 or chosen[0] is None:
+        raise ConfigError(f"{where}/config.json: this way of pooling is not supported: {settings}")
+    return chosen[0]
+
+
+def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """(ids, mask), padded on the right; no mask when nothing is padded."""
+    longest = max(len(row) for row in rows)
+    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
+    if all(len(row) == longest for row in rows):
+        return ids, None
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, torch.arange(longest, device=device)[None] < lengths[:, None]
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if isinstance(dtype, str):
+        if dtype not in DTYPES:
+            raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        return DTYPES[dtype]
+    return dtype
+
+
+def _tokenizer(folder: Path) -> Tokenizer | None:
+    from headway.preprocess.text import Tokenizer
+
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "source.spm")
+    return Tokenizer.load(folder) if any((folder / name).exists() for name in names) else None

@@ -1,0 +1,168 @@
+"""Room: checkpoints. Reversible rules between our tensor names and somebody else's (idea: litgpt's template map and
+transformers 5's reversible operations). Knows no family.
+
+A rule's names are templates: `{i}` stands for a number, and a template may name a parameter or a module, whose `weight`
+and `bias` are then carried over by the same rule. Rules for parts that a model does not have are passed over. Strict both
+ways: every parameter is filled by one rule, every source tensor is used or knowingly dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from headway.errors import CheckpointError
+
+LEAF = r"(?P<leaf>(?:\.(?:weight|bias))?)"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One or several of our tensors ⇄ one of theirs."""
+
+    ours: tuple[str, ...]
+    theirs: str
+    to_ours: Callable[[Tensor], Sequence[Tensor]]
+    to_theirs: Callable[[Sequence[Tensor]], Tensor]
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A tensor of theirs that is knowingly not used; `theirs` is a shell pattern."""
+
+    theirs: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor of theirs that follows from the config: checked when read, written out again when saved."""
+
+    theirs: str
+    make: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A tied copy: when theirs has it, it must equal the tensor it is tied to; it is not written."""
+
+    theirs: str
+    of: str
+
+
+AnyRule = Rule | Dropped | Constant | Alias
+
+
+def same(ours: str, theirs: str) -> Rule:
+    return Rule((ours,), theirs, lambda t: (t,), lambda ts: ts[0])
+
+
+def modules(table: Mapping[str, str]) -> list[Rule]:
+    """{ours: theirs}, each the same tensor under another name."""
+    return [same(ours, theirs) for ours, theirs in table.items()]
+
+
+def transposed(ours: str, theirs: str) -> Rule:
+    """A matrix stored the other way round; vectors stay."""
+    return Rule((ours,), theirs, lambda t: (_turn(t),), lambda ts: _turn(ts[0]))
+
+
+def shaped(ours: str, theirs: str, *, ours_shape: Sequence[int], theirs_shape: Sequence[int]) -> Rule:
+    """The same numbers in the same order under another shape (a bias kept as a row, patches kept as a convolution)."""
+    return Rule((ours,), theirs, lambda t: (t.reshape(*ours_shape),), lambda ts: ts[0].reshape(*theirs_shape))
+
+
+def fused(ours: Sequence[str], theirs: str, *, transpose: bool = False) -> Rule:
+    """Several equal-sized projections of ours kept as one of theirs (q, k and v in one matrix)."""
+
+    def to_ours(t: Tensor) -> Sequence[Tensor]:
+        return (_turn(t) if transpose else t).chunk(len(ours), dim=0)
+
+    def to_theirs(ts: Sequence[Tensor]) -> Tensor:
+        whole = torch.cat(list(ts), dim=0)
+        return _turn(whole) if transpose else whole
+
+    return Rule(tuple(ours), theirs, to_ours, to_theirs)
+
+
+def _turn(t: Tensor) -> Tensor:
+    return t.t() if t.ndim == 2 else t
+
+
+def expand(rules: Iterable[AnyRule], ours: Iterable[str]) -> list[Rule]:
+    """The rules with their numbers filled in, one per group of parameters that the model really has."""
+    names, filled, out = list(ours), {}, []
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            continue
+        pattern = re.compile(re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)") + LEAF)
+        for name in names:
+            match = pattern.fullmatch(name)
+            if match is None:
+                continue
+            number, leaf = match.groupdict().get("i") or "", match["leaf"]
+            concrete = [template.replace("{i}", number) + leaf for template in (*rule.ours, rule.theirs)]
+            for target in concrete[:-1]:
+                if target in filled:
+                    raise CheckpointError(f"two rules fill {target}: from {filled[target]} and {concrete[-1]}")
+                filled[target] = concrete[-1]
+            out.append(Rule(tuple(concrete[:-1]), concrete[-1], rule.to_ours, rule.to_theirs))
+    missing = [name for name in names if name not in filled]
+    if missing:
+        raise CheckpointError(f"no rule fills {_some(missing)}")
+    return out
+
+
+def to_ours(source: Mapping[str, Tensor], rules: Sequence[AnyRule], ours: Iterable[str]) -> dict[str, Tensor]:
+    """Their tensors under our names."""
+    out: dict[str, Tensor] = {}
+    used: set[str] = set()
+    missing: list[str] = []
+    for rule in expand(rules, ours):
+        if rule.theirs not in source:
+            missing.append(rule.theirs)
+            continue
+        used.add(rule.theirs)
+        out.update(zip(rule.ours, rule.to_ours(source[rule.theirs]), strict=True))
+    if missing:
+        raise CheckpointError(f"the file has no {_some(missing)}, which the model needs")
+    left = [name for name in source if name not in used and not _accounted(name, source, rules)]
+    if left:
+        raise CheckpointError(f"the file has {_some(left)}, which nothing in the model uses")
+    return out
+
+
+def to_theirs(state: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> dict[str, Tensor]:
+    """Our tensors under their names: the inverse of `to_ours`."""
+    out = {
+        rule.theirs: rule.to_theirs([state[name] for name in rule.ours]).contiguous() for rule in expand(rules, state)
+    }
+    for rule in rules:
+        if isinstance(rule, Constant):
+            out[rule.theirs] = rule.make().to(next(iter(out.values())).dtype)
+    return out
+
+
+def _accounted(name: str, source: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> bool:
+    for rule in rules:
+        if isinstance(rule, Dropped) and fnmatchcase(name, rule.theirs):
+            return True
+        if isinstance(rule, Constant) and name == rule.theirs:
+            expected = rule.make().to(source[name].dtype)
+            if expected.shape != source[name].shape or not torch.allclose(expected, source[name], atol=1e-4):
+                raise CheckpointError(f"{name} is not what the config says it must be")
+            return True
+        if isinstance(rule, Alias) and name == rule.theirs:
+            if rule.of in source and not torch.equal(source[name], source[rule.of]):
+                raise CheckpointError(f"{name} should be tied to {rule.of} but differs: set tie_word_embeddings to false")
+            return True
+    return False
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,125 @@
+"""Room: families. What a family file is made of: a name, the keys of its config (read strictly), and its tensor rules.
+
+Every key of a foreign config is read, knowingly ignored, or refused by name: nothing is defaulted silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.checkpoints.rules import AnyRule
+from headway.errors import ConfigError
+from headway.models.config import ModelConfig
+
+# Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
+BOOKKEEPING = frozenset(
+    """architectures model_type transformers_version torch_dtype dtype _name_or_path name_or_path auto_map use_cache
+    return_dict output_attentions output_hidden_states torchscript use_bfloat16 tf_legacy_loss pruned_heads
+    chunk_size_feed_forward is_encoder_decoder is_decoder cross_attention_hidden_size add_cross_attention
+    tie_encoder_decoder finetuning_task task_specific_params problem_type tokenizer_class prefix id2label label2id
+    num_labels _num_labels max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty
+    temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
+    encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
+    forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens
+    begin_suppress_tokens bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
+    initializer_range initializer_factor init_std gradient_checkpointing attn_implementation _attn_implementation
+    _attn_implementation_autoset _commit_hash return_unused_kwargs
+    pretraining_tp use_return_dict layer_norm_epsilon_unused model_max_length""".split()
+)
+
+ACTIVATIONS = {  # their name → ours; exact names, since gelu and its tanh form are different functions
+    "relu": "relu",
+    "relu2": "relu2",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+_MISSING = object()
+
+
+class Keys:
+    """A foreign config, read key by key."""
+
+    def __init__(self, data: Mapping[str, Any]):
+        self.data = data
+        self.read: set[str] = set()
+
+    def get(self, key: str, kind: type | tuple[type, ...], default: Any = _MISSING) -> Any:
+        """The value of `key`, checked; its published default when the file leaves it out or says null."""
+        self.read.add(key)
+        value = self.data.get(key)
+        if value is None:
+            if default is _MISSING:
+                raise ConfigError(f"config.json: {key} is missing")
+            return default
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ConfigError(f"config.json: {key} is {value!r}, expected {' or '.join(k.__name__ for k in kinds)}")
+        return value
+
+    def size(self, key: str, default: Any = _MISSING) -> int:
+        """A whole number above zero (checked here, since sizes are divided before a model config exists)."""
+        value = self.get(key, int, default)
+        if value is not None and value <= 0:
+            raise ConfigError(f"config.json: {key} is {value}: it must be positive")
+        return value
+
+    def activation(self, key: str, default: str) -> Any:
+        name = self.get(key, str, default)
+        if name not in ACTIVATIONS:
+            raise ConfigError(f"config.json: {key} is {name!r}; known activations: {', '.join(ACTIVATIONS)}")
+        return ACTIVATIONS[name]
+
+    def only(self, key: str, *allowed: Any) -> None:
+        """Values other than these (or none) are a variant that is refused by name."""
+        self.read.add(key)
+        value = self.data.get(key)
+        if value is not None and value not in allowed:
+            raise ConfigError(f"config.json: {key} = {value!r} is not supported; supported: {', '.join(map(repr, allowed))}")
+
+    def ignore(self, *keys: str) -> None:
+        self.read.update(keys)
+
+    def labels(self) -> int:
+        names = self.data.get("id2label")
+        return len(names) if names else self.get("num_labels", int, 2)
+
+    def done(self) -> None:
+        for key in self.data:
+            if key not in self.read and key not in BOOKKEEPING:
+                close = difflib.get_close_matches(key, [*self.read, *BOOKKEEPING], 1)
+                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                raise ConfigError(f"config.json: {key} = {self.data[key]!r} is not a key that this family knows{hint}")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One published architecture, both ways. `read` turns its config keys and an architecture (the class name in its
+    config.json) into ours; `write` turns ours back; `rules` names the tensors, `{base}` standing for the prefix that
+    models with a head put before the bare model's names."""
+
+    name: str  # its model_type
+    architectures: tuple[str, ...]  # the first is the default
+    read: Callable[[Keys, str], ModelConfig]
+    write: Callable[[Any], dict[str, Any]]
+    rules: Callable[[Any], Sequence[AnyRule]]
+    architecture: Callable[[Any], str]  # our config → their class name
+    base: str = ""
+    bare: tuple[str, ...] = ()  # architectures saved without the prefix
+    positions_skip_pad: bool = False  # padding is told by its id and gets no position (RoBERTa)
+
+
+def activation_name(ours: str) -> str:
+    """Our exact name → the reference library's."""
+    return {"gelu_tanh": "gelu_new"}.get(ours, ours)

@@ -1,0 +1,246 @@
+"""Room: families. LLaMA 1–3 (Touvron et al. 2023) and its close kin: Mistral (sliding window), Qwen2 (q, k, v biases),
+Qwen3 (norms on queries and keys). RMS pre-norm, rotary positions, gated feed-forward, grouped heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headway.checkpoints.rules import Alias, AnyRule, Dropped, modules, same
+from headway.errors import ConfigError
+from headway.families.family import Family, Keys, activation_name
+from headway.layers.attention import AttentionConfig
+from headway.layers.block import BlockConfig
+from headway.layers.embeddings import EmbeddingConfig
+from headway.layers.feedforward import FeedForwardConfig
+from headway.layers.norms import NormConfig
+from headway.layers.positions import RotaryConfig, RotaryScaling
+from headway.models.config import (
+    ClassifyHeadConfig,
+    DecoderConfig,
+    HeadConfig,
+    LanguageHeadConfig,
+    StackConfig,
+    TokenHeadConfig,
+)
+
+SCALING = {  # their key → ours; which of them a kind uses
+    "factor": "factor",
+    "original_max_position_embeddings": "original_length",
+    "attention_factor": "attention_factor",
+    "beta_fast": "beta_fast",
+    "beta_slow": "beta_slow",
+    "mscale": "mscale",
+    "mscale_all_dim": "mscale_all_dim",
+    "truncate": "truncate",
+    "low_freq_factor": "low_freq_factor",
+    "high_freq_factor": "high_freq_factor",
+    "short_factor": "short_factor",
+    "long_factor": "long_factor",
+}
+
+
+@dataclass(frozen=True)
+class Kin:
+    """How one member differs from LLaMA."""
+
+    title: str
+    theta: float = 10000.0
+    kv_heads: int | None = None
+    head_size: int | None = None
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    window: int | None = None  # the published default
+    context: int = 2048
+
+
+KIN = {
+    "llama": Kin("Llama"),
+    "mistral": Kin("Mistral", kv_heads=8, window=4096, context=4096 * 32),
+    "qwen2": Kin("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
+    "qwen3": Kin("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
+}
+
+
+def read(keys: Keys, architecture: str, kin: Kin) -> DecoderConfig:
+    width, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
+    layers = keys.size("num_hidden_layers")
+    context = keys.size("max_position_embeddings", kin.context)
+    norm = NormConfig("rms", eps=keys.get("rms_norm_eps", float, 1e-6))
+    bias = "qkv" if kin.qkv_bias else ("qkvo" if keys.get("attention_bias", bool, False) else "")
+    block = BlockConfig(
+        width=width,
+        attention=AttentionConfig(
+            heads,
+            keys.size("head_dim", kin.head_size or width // heads),
+            kv_heads=keys.size("num_key_value_heads", min(kin.kv_heads or heads, heads)),
+            bias=bias,
+            rotary=rotary(keys, context, kin.theta),
+            qk_norm=norm if kin.qk_norm else None,
+            dropout=keys.get("attention_dropout", float, 0.0),
+        ),
+        feedforward=FeedForwardConfig(
+            keys.size("intermediate_size"),
+            activation=keys.activation("hidden_act", "silu"),
+            gated=True,
+            bias=keys.get("mlp_bias", bool, False),
+        ),
+        norm=norm,
+    )
+    head: HeadConfig | None = {
+        "Model": None,
+        "ForCausalLM": LanguageHeadConfig(tied=keys.get("tie_word_embeddings", bool, False)),
+        "ForSequenceClassification": ClassifyHeadConfig(keys.labels(), pool="last", bias=False),
+        "ForTokenClassification": TokenHeadConfig(
+            keys.labels(), dropout=keys.get("classifier_dropout", float, keys.get("hidden_dropout", float, 0.1))
+        ),
+    }[architecture.removeprefix(kin.title)]
+    return DecoderConfig(
+        embedding=EmbeddingConfig(keys.size("vocab_size"), width),
+        stack=StackConfig(block, layers, causal=True, final_norm=True, windows=windows(keys, layers, kin)),
+        head=head,
+        context=context,
+    )
+
+
+def windows(keys: Keys, layers: int, kin: Kin) -> tuple[int | None, ...]:
+    if kin.window is None:
+        return ()
+    size = keys.get("sliding_window", int, kin.window if "sliding_window" not in keys.data else None)
+    if kin.title == "Mistral":
+        return (size,) * layers if size else ()
+    if not keys.get("use_sliding_window", bool, False):
+        size = None
+    first = keys.get("max_window_layers", int, 28)
+    kinds = keys.get("layer_types", list, None)
+    slides = [kind == "sliding_attention" for kind in kinds] if kinds else [layer >= first for layer in range(layers)]
+    return tuple(size if slide else None for slide in slides) if size and any(slides) else ()
+
+
+def rotary(keys: Keys, context: int, theta: float) -> RotaryConfig:
+    """Reads both spellings: `rope_parameters`, and the older `rope_theta` with `rope_scaling`."""
+    given = dict(keys.get("rope_scaling", dict, {})) | dict(keys.get("rope_parameters", dict, {}))
+    theta = float(given.pop("rope_theta", keys.get("rope_theta", float, theta)))
+    kind = given.pop("rope_type", given.pop("type", "default"))
+    given.pop("type", None)
+    share = float(given.pop("partial_rotary_factor", keys.get("partial_rotary_factor", float, 1.0)))
+    if kind == "default":
+        return RotaryConfig(theta, share=share)
+    if kind not in ("linear", "dynamic", "yarn", "longrope", "llama3"):
+        raise ConfigError(f"config.json: rotary scaling {kind!r} is not supported")
+    unknown = [key for key in given if key not in SCALING]
+    if unknown:
+        raise ConfigError(f"config.json: rope_parameters.{unknown[0]} is not a key that Headway knows")
+    values = {SCALING[key]: tuple(v) if isinstance(v, list) else v for key, v in given.items() if v is not None}
+    original = keys.get("original_max_position_embeddings", int, None)
+    if kind in ("dynamic", "longrope", "yarn"):
+        values.setdefault("original_length", original or context)
+    if kind == "dynamic":
+        values["original_length"] = context
+    if "factor" not in values:
+        values["factor"] = context / values["original_length"]
+    return RotaryConfig(theta, share=share, scaling=RotaryScaling(kind=kind, **values))
+
+
+def write_rotary(config: RotaryConfig) -> dict[str, Any]:
+    out: dict[str, Any] = {"rope_type": "default", "rope_theta": config.theta}
+    if config.share != 1.0:
+        out["partial_rotary_factor"] = config.share
+    if config.scaling is not None:
+        plain = RotaryScaling(config.scaling.kind)
+        out["rope_type"], out["factor"] = config.scaling.kind, config.scaling.factor
+        for theirs, ours in SCALING.items():
+            value = getattr(config.scaling, ours)
+            if value != getattr(plain, ours) or (config.scaling.kind == "llama3" and "freq" in ours):
+                out[theirs] = list(value) if isinstance(value, tuple) else value
+    return out
+
+
+def write(config: DecoderConfig, kin: Kin) -> dict[str, Any]:
+    block = config.stack.block
+    attention = block.attention
+    assert attention.rotary is not None
+    out = {
+        "hidden_size": block.width,
+        "num_attention_heads": attention.heads,
+        "num_key_value_heads": attention.kv_heads or attention.heads,
+        "head_dim": attention.head_size,
+        "num_hidden_layers": config.stack.layers,
+        "intermediate_size": block.feedforward.width,
+        "hidden_act": activation_name(block.feedforward.activation),
+        "rms_norm_eps": block.norm.eps,
+        "vocab_size": config.embedding.vocab,
+        "max_position_embeddings": config.context,
+        "rope_parameters": write_rotary(attention.rotary),
+        "attention_dropout": attention.dropout,
+        "tie_word_embeddings": isinstance(config.head, LanguageHeadConfig) and config.head.tied,
+    }
+    if isinstance(config.head, TokenHeadConfig):
+        out["classifier_dropout"] = config.head.dropout
+    if kin.title in ("Llama", "Qwen3"):
+        out["attention_bias"] = "q" in attention.bias
+    if kin.title == "Llama":
+        out["mlp_bias"] = block.feedforward.bias
+    if kin.window is not None:
+        size = next((window for window in config.stack.windows if window), None)
+        out["sliding_window"] = size
+        if kin.title != "Mistral":
+            out["use_sliding_window"] = size is not None
+            kinds = [("sliding" if window else "full") + "_attention" for window in config.stack.windows]
+            out["layer_types"] = kinds or ["full_attention"] * config.stack.layers
+            out["max_window_layers"] = config.stack.layers
+    return out
+
+
+def architecture(config: DecoderConfig, kin: Kin) -> str:
+    kinds = {
+        type(None): "Model",
+        LanguageHeadConfig: "ForCausalLM",
+        ClassifyHeadConfig: "ForSequenceClassification",
+        TokenHeadConfig: "ForTokenClassification",
+    }
+    return kin.title + kinds[type(config.head)]
+
+
+def rules(config: DecoderConfig) -> list[AnyRule]:
+    ours, theirs = "stack.blocks.{i}.", "{base}layers.{i}."
+    head = "lm_head" if isinstance(config.head, LanguageHeadConfig) else "score"
+    return [
+        *modules(
+            {
+                "embedding.tokens": "{base}embed_tokens",
+                ours + "attention_residual.norm": theirs + "input_layernorm",
+                ours + "attention.query": theirs + "self_attn.q_proj",
+                ours + "attention.key": theirs + "self_attn.k_proj",
+                ours + "attention.value": theirs + "self_attn.v_proj",
+                ours + "attention.output": theirs + "self_attn.o_proj",
+                ours + "attention.query_norm": theirs + "self_attn.q_norm",
+                ours + "attention.key_norm": theirs + "self_attn.k_norm",
+                ours + "feedforward_residual.norm": theirs + "post_attention_layernorm",
+                ours + "feedforward.gate": theirs + "mlp.gate_proj",
+                ours + "feedforward.up": theirs + "mlp.up_proj",
+                ours + "feedforward.down": theirs + "mlp.down_proj",
+                "stack.final_norm": "{base}norm",
+            }
+        ),
+        same("head.project", head),
+        Alias("lm_head.weight", of="{base}embed_tokens.weight"),
+        Dropped("*rotary_emb.inv_freq", "follows from the config"),
+    ]
+
+
+def _family(name: str, kin: Kin) -> Family:
+    kinds = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
+    return Family(
+        name=name,
+        architectures=tuple(kin.title + kind for kind in kinds),
+        read=lambda keys, architecture: read(keys, architecture, kin),
+        write=lambda config: write(config, kin),
+        rules=rules,
+        architecture=lambda config: architecture(config, kin),
+        base="model.",
+        bare=(kin.title + "Model",),
+    )
+
+
+FAMILIES = tuple(_family(name, kin) for name, kin in KIN.items())

@@ -1,0 +1,348 @@
+"""Parity with the reference library on tiny random models: every check that every family must pass, written once.
+
+A case is one line: a reference class and its config. Each check returns the largest difference it saw; a failure names
+the first tap that differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import headway
+from headway.bundle import Bundle, rules_of
+from headway.checkpoints import TensorFiles
+from headway.checkpoints.rules import to_theirs
+from headway.families import find
+from headway.layers.tap import Tap
+from headway.models.build import tensor_names
+from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
+from headway.models.encoder_decoder import EncoderDecoder
+
+LIMIT = 1e-4
+BATCH, LENGTH, TARGET = 3, 11, 7  # odd on purpose
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str  # the reference class
+    config: dict[str, Any]
+    note: str = ""
+    mutate: str = "stack.blocks.0.attention_residual.norm"  # what the mutation check takes out (below encoder/decoder)
+    not_defined: tuple[str, ...] = ()  # checks that the architecture itself does not promise
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.note}".strip()
+
+
+@dataclass
+class Pair:
+    """The same random weights in both libraries."""
+
+    case: Case
+    reference: Any
+    ours: Bundle
+    folder: Path
+
+    @property
+    def model(self) -> nn.Module:
+        return self.ours.model
+
+
+def make_pair(case: Case, folder: Path) -> Pair:
+    import transformers
+
+    torch.manual_seed(0)
+    kind = getattr(transformers, case.model)
+    config = kind.config_class(**case.config)
+    config._attn_implementation = "eager"
+    reference = kind(config).eval()
+    with torch.no_grad():
+        for parameter in reference.parameters():  # nothing may hide behind a zero or a one
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.05)
+    reference.save_pretrained(folder)
+    return Pair(case, reference, headway.load(folder), folder)
+
+
+# ---------------------------------------------------------------------------------------- inputs
+
+
+def inputs_for(pair: Pair, *, padding: str | None = None) -> dict[str, Tensor]:
+    """Reference-style keyword arguments. `padding` is None, "right" or "left"."""
+    torch.manual_seed(1)
+    model = pair.model
+    if isinstance(model, Encoder) and not hasattr(model.embedding, "tokens"):
+        high, wide = model.embedding.config.image
+        return {"pixel_values": torch.randn(BATCH, model.embedding.config.channels, high, wide)}
+    tokens = (model.encoder if isinstance(model, EncoderDecoder) else model).embedding.tokens
+    vocab = tokens.num_embeddings
+    out = {"input_ids": torch.randint(5, vocab, (BATCH, LENGTH))}
+    if padding is not None:
+        mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
+        for row, missing in enumerate((0, 4, 7)):
+            if missing:
+                mask[row, -missing:] = 0
+        if padding == "left":
+            mask = mask.flip(1)
+        pad = pair.ours.foreign.get("pad_token_id")
+        out["input_ids"] = out["input_ids"].masked_fill(mask == 0, pad if isinstance(pad, int) else 1)
+        out["attention_mask"] = mask
+    if isinstance(model, EncoderDecoder):
+        out["decoder_input_ids"] = torch.randint(5, vocab, (BATCH, TARGET))
+    elif isinstance(model, Encoder) and model.embedding.segments is not None:
+        out["token_type_ids"] = torch.randint(0, 2, (BATCH, LENGTH))
+    return out
+
+
+def reference_logits(output: Any) -> Tensor:
+    for name in ("logits", "prediction_logits", "last_hidden_state"):
+        if getattr(output, name, None) is not None:
+            return getattr(output, name)
+    return torch.stack([output.start_logits, output.end_logits], dim=-1)
+
+
+# ---------------------------------------------------------------------------------------- layer by layer
+
+
+@contextmanager
+def listen(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
+    heard: dict[str, Tensor] = {}
+    taps = dict(model.named_modules())
+    hooks = []
+    for name in names:
+        tap = taps[name]
+        assert isinstance(tap, Tap), name
+        hooks.append(tap.register_forward_hook(lambda _m, _i, out, name=name: heard.__setitem__(name, out)))
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def stream_taps(model: nn.Module, prefix: str = "") -> list[str]:
+    """One tap per entry of the reference's hidden states: the embedding, then each block; the last is after the norm."""
+    layers = len(model.stack.blocks)
+    names = ["embedding.sum"] + [f"stack.blocks.{i}.feedforward_residual.stream" for i in range(layers)]
+    names[-1] = "stack.final"
+    return [prefix + name for name in names]
+
+
+def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, float]:
+    """(the first tap that differs by more than `limit`, the largest difference of all)."""
+    inputs = inputs_for(pair)
+    model = pair.model
+    if isinstance(model, EncoderDecoder):
+        names = stream_taps(model.encoder, "encoder.") + stream_taps(model.decoder, "decoder.")
+    else:
+        names = stream_taps(model)
+    with torch.no_grad(), listen(model, names) as heard:
+        pair.ours.logits(**inputs)
+        reference = pair.reference(**inputs, output_hidden_states=True)
+    if isinstance(model, EncoderDecoder):
+        theirs = [*reference.encoder_hidden_states, *reference.decoder_hidden_states]
+    else:
+        theirs = list(reference.hidden_states)
+    assert len(theirs) == len(names), (len(theirs), names)
+    worst, first = 0.0, None
+    for name, expected in zip(names, theirs, strict=True):
+        difference = (heard[name] - expected).abs().max().item()
+        worst = max(worst, difference)
+        if difference > limit and first is None:
+            first = name
+    return first, worst
+
+
+# ---------------------------------------------------------------------------------------- the checks
+
+
+def check_logits(pair: Pair) -> float:
+    inputs = inputs_for(pair)
+    with torch.no_grad():
+        expected = reference_logits(pair.reference(**inputs))
+    return _worst(pair.ours.logits(**inputs), expected)
+
+
+def check_layers(pair: Pair) -> float:
+    first, worst = first_difference(pair)
+    assert first is None, f"first tap that differs: {first} (largest difference {worst:.2e})"
+    return worst
+
+
+def check_padding(pair: Pair) -> float:
+    """Right and left padding, compared at the real tokens."""
+    worst = 0.0
+    for side in ("right", "left"):
+        inputs = inputs_for(pair, padding=side)
+        if "attention_mask" not in inputs:
+            return worst
+        with torch.no_grad():
+            expected = reference_logits(pair.reference(**inputs))
+        got = pair.ours.logits(**inputs)
+        if got.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
+            keep = inputs["attention_mask"].bool()
+            got, expected = got[keep], expected[keep]
+        worst = max(worst, _worst(got, expected))
+    return worst
+
+
+def check_batch(pair: Pair) -> float:
+    """Each row alone gives what it gives in a padded batch, padding left or right, by the model's own positions."""
+    worst = 0.0
+    for side in ("right", "left"):
+        inputs = inputs_for(pair, padding=side)
+        whole = _call(pair.model, inputs)
+        for row in range(BATCH):
+            alone = {key: value[row : row + 1] for key, value in inputs.items()}
+            keep = slice(None)
+            if "attention_mask" in alone:
+                keep = alone.pop("attention_mask")[0].bool()
+                for key in ("input_ids", "token_type_ids"):
+                    if key in alone:
+                        alone[key] = alone[key][:, keep]
+            got = whole[row : row + 1]
+            if got.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
+                got = got[:, keep]
+            worst = max(worst, _worst(got, _call(pair.model, alone)))
+    return worst
+
+
+def check_cache(pair: Pair) -> float:
+    """Step by step with a cache, and in chunks, gives what one pass gives, with left padding."""
+    model = pair.model
+    if isinstance(model, Encoder) or getattr(getattr(model, "decoder", model).head, "scale", None) is None:
+        return 0.0
+    inputs = inputs_for(pair, padding="left")
+    whole = _call(model, inputs)
+    ids = inputs["decoder_input_ids"] if isinstance(model, EncoderDecoder) else inputs["input_ids"]
+    mask = None if isinstance(model, EncoderDecoder) else inputs["attention_mask"]
+    worst = 0.0
+    for chunk in (1, 3):
+        with torch.no_grad():
+            if isinstance(model, EncoderDecoder):
+                cache = model.start(inputs["input_ids"], mask=inputs["attention_mask"])
+            else:
+                assert isinstance(model, Decoder)
+                cache = model.new_cache()
+            steps = []
+            for at in range(0, ids.shape[1], chunk):
+                part = None if mask is None else mask[:, at : at + chunk]
+                steps.append(model.step(ids[:, at : at + chunk], cache, mask=part, last=False))
+        got = torch.cat(steps, dim=1)
+        keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        worst = max(worst, _worst(got[keep], whole[keep]))
+    return worst
+
+
+def check_gradients(pair: Pair) -> float:
+    """In train mode (dropout set to zero in the case), the gradient of every shared parameter, by their names. The
+    largest difference is relative to the largest gradient."""
+    inputs = inputs_for(pair, padding="right")
+    for model in (pair.reference, pair.model):
+        model.train()
+        model.zero_grad()
+    try:
+        theirs = reference_logits(pair.reference(**inputs))
+        torch.manual_seed(2)
+        direction = torch.randn_like(theirs)
+        if "attention_mask" in inputs and theirs.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
+            direction = direction * inputs["attention_mask"][:, :, None]
+        (theirs * direction).sum().backward()
+        with torch.enable_grad():
+            ours = _forward(pair.ours, inputs)
+            (ours * direction).sum().backward()
+    finally:
+        pair.reference.eval()
+        pair.model.eval()
+    state = dict(pair.model.named_parameters())
+    names = tensor_names(pair.model)
+    gradients = {n: torch.zeros_like(state[n]) if state[n].grad is None else state[n].grad for n in names if n in state}
+    rules = rules_of(find(pair.ours.family), pair.ours.config)
+    got = to_theirs(gradients, rules)
+    worst, largest, compared = 0.0, 1e-12, 0
+    for name, parameter in pair.reference.named_parameters():
+        if parameter.grad is not None and name in got:
+            compared += 1
+            largest = max(largest, parameter.grad.abs().max().item())
+            worst = max(worst, (parameter.grad - got[name]).abs().max().item())
+    assert compared > 5, f"only {compared} gradients could be compared"
+    return worst / largest
+
+
+def check_round_trip(pair: Pair) -> float:
+    """theirs → ours → theirs: the same bytes under the same names, and the reference library opens it."""
+    again = pair.ours.save(pair.folder / "again")
+    before, after = TensorFiles(pair.folder), TensorFiles(again)
+    assert set(before.names) == set(after.names), set(before.names) ^ set(after.names)
+    for name in before.names:
+        assert before[name].dtype == after[name].dtype, name
+        assert before[name].contiguous().numpy().tobytes() == after[name].contiguous().numpy().tobytes(), name
+    config = json.loads((pair.folder / "config.json").read_text())
+    assert json.loads((again / "config.json").read_text())["architectures"] == config["architectures"]
+    reopened, info = type(pair.reference).from_pretrained(again, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    inputs = inputs_for(pair)
+    with torch.no_grad():
+        return _worst(reference_logits(reopened.eval()(**inputs)), reference_logits(pair.reference(**inputs)))
+
+
+def check_mutation(pair: Pair) -> float:
+    """A norm taken out must be noticed, at the right tap. Returns 0 so that the table stays one of differences."""
+    side = "encoder." if isinstance(pair.model, EncoderDecoder) else ""
+    path, _, name = (side + pair.case.mutate).rpartition(".")
+    owner = pair.model.get_submodule(path)
+    norm = getattr(owner, name)
+    setattr(owner, name, nn.Identity())
+    try:
+        first, worst = first_difference(pair)
+    finally:
+        setattr(owner, name, norm)
+    assert first is not None and worst > 10 * LIMIT, f"the mutation went unnoticed ({worst:.2e})"
+    assert first in (side + "stack.blocks.0.feedforward_residual.stream", side + "stack.final", side + "embedding.sum")
+    return 0.0
+
+
+CHECKS: dict[str, Callable[[Pair], float]] = {
+    "logits": check_logits,
+    "layers": check_layers,
+    "padding": check_padding,
+    "batch = single": check_batch,
+    "cached = uncached": check_cache,
+    "gradients (relative)": check_gradients,
+    "round trip": check_round_trip,
+    "mutation noticed": check_mutation,
+}
+
+
+def _call(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    """The model itself, which counts positions over real tokens."""
+    names = {
+        "attention_mask": "mask",
+        "token_type_ids": "segments",
+        "decoder_input_ids": "decoder_ids",
+    }
+    args = dict(inputs)
+    first = args.pop("pixel_values", None)
+    first = args.pop("input_ids") if first is None else first
+    with torch.no_grad():
+        output = model(first, **{names[key]: value for key, value in args.items()})
+    return output.hidden if output.logits is None else output.logits
+
+
+def _forward(ours: Bundle, inputs: dict[str, Tensor]) -> Tensor:
+    return Bundle.logits.__wrapped__(ours, **inputs)  # the same call without no_grad
+
+
+def _worst(a: Tensor, b: Tensor) -> float:
+    assert a.shape == b.shape, (a.shape, b.shape)
+    assert torch.isfinite(a).all()
+    return (a - b).abs().max().item()

@@ -1,4 +1,4 @@
-"""Data: what a task hands to the loop – the tensors of some examples, collated, where they came from, and their loss."""
+"""Data: what a task hands to the loop – the tensors of some examples, collated – and what comes back, a loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """`inputs` are keyword arguments of the model's forward; `count` is the number of predictions the loss sums over."""
+    """`inputs` are keyword arguments of the model's forward; `count` is the number of predictions the loss sums over;
+    `where` names the lines the rows came from."""
 
     inputs: dict[str, Tensor]
     targets: dict[str, Tensor]

@@ -1,0 +1,85 @@
+"""Train: what of a run has to be saved so that it can go on as if never stopped, and how it is put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import TrainingError
+from headway.train import rng
+from headway.train.state import State
+from headway.train.tree import ties
+
+if TYPE_CHECKING:
+    from headway.train.loop import Run
+
+# A run cannot be gone on with under another value of these.
+FIXED = (
+    *("batch", "batch_unit", "seed", "precision", "average"),
+    *("optimizer", "lr", "matrix_lr", "betas", "eps", "weight_decay"),
+)
+
+
+def snapshot(run: Run) -> State:
+    """Everything the next step depends on. Every rank takes part; the first one's result is complete."""
+    named = run.model.state_dict()
+    return {
+        "model": named,
+        "optimizer": run.optimizers.state_dict(),
+        "average": run.average.state_dict() if run.average is not None else None,
+        "ranks": run.world.gather({"rng": rng.capture(), "window": run.window.state()}),
+        "status": run.status.numbers(),
+        "stepper": {"accumulate": run.stepper.accumulate, "scale": dict(vars(run.stepper.scale))},
+        "journal": run.journal.length(),
+        "settings": run.settings.as_dict(),
+        "fingerprint": run.source.fingerprint,
+        "ties": ties(named),
+    }
+
+
+def restore(run: Run, state: State) -> list[str]:
+    """Put a snapshot back into a fresh run; what the user should know about it."""
+    warnings = _settings(state["settings"], run.settings.as_dict())
+    _data(state["fingerprint"], run.source.fingerprint)
+    if state["ties"] != ties(run.model.state_dict()):
+        raise TrainingError(f"the saved state does not fit this model: tied weights were {state['ties']}")
+    try:
+        run.model.load_state_dict(state["model"])
+        run.optimizers.load_state_dict(state["optimizer"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise TrainingError(f"the saved state does not fit this model: {error}") from error
+    if run.average is not None:
+        run.average.load_state_dict(state["average"])
+    vars(run.status).update(state["status"])
+    run.marks = dict.fromkeys(run.marks, run.status.elapsed)
+    run.stepper.accumulate = max(state["stepper"]["accumulate"], run.settings.accumulate)
+    vars(run.stepper.scale).update(state["stepper"]["scale"])
+    if len(state["ranks"]) == run.world.size:
+        own = state["ranks"][run.world.rank]
+        rng.restore(own["rng"])
+        run.window.load(own["window"], run.device)
+    else:
+        rng.seed_all(run.settings.seed + run.world.rank + 1000 * run.status.step)
+        warnings.append(
+            f"saved by {len(state['ranks'])} ranks, resumed by {run.world.size}: every example still comes once an "
+            "epoch, but dropout is drawn anew"
+        )
+    return warnings
+
+
+def _settings(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    changed = [name for name in now if name in saved and saved[name] != now[name]]
+    said = {name: f"{name} was {saved[name]!r} and is now {now[name]!r}" for name in changed}
+    for name in FIXED:
+        if name in said:
+            raise TrainingError(f"this run cannot be resumed with other settings: {said[name]}")
+    return [f"resumed with other settings: {'; '.join(said.values())}"] if said else []
+
+
+def _data(saved: str, now: str) -> None:
+    if saved != now:
+        gone = set(saved.splitlines()) - set(now.splitlines())
+        come = set(now.splitlines()) - set(saved.splitlines())
+        raise TrainingError(
+            f"the data changed since this run was saved: was {', '.join(sorted(gone)) or 'less'}, "
+            f"is {', '.join(sorted(come)) or 'less'}. Put the data back, or start a new run"
+        )

@@ -1,0 +1,167 @@
+"""Train: one effective batch → gradients, exact whatever the number of ranks and micro-batches.
+
+Every micro-batch is collated first, so each loss is divided by the number of predictions of the whole effective batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from headway.data.batch import Batch
+from headway.errors import TrainingError
+from headway.train import rng
+from headway.train.blame import first_non_finite, is_out_of_memory, lines
+from headway.train.source import LossFunction, Source
+from headway.train.world import World
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass
+class LossScale:
+    """fp16 gradients vanish unless the loss is scaled up (Micikevicius et al. 2018); halved whenever that overflows."""
+
+    value: float = 2.0**16
+    finite: int = 0
+    patience: int = 2000
+
+    def update(self, finite: bool) -> None:
+        self.finite += 1
+        if not finite:
+            self.value, self.finite = self.value / 2, 0
+        elif self.finite == self.patience:
+            self.value, self.finite = self.value * 2, 0
+
+
+@dataclass
+class Gradients:
+    """What one effective batch left in the parameters' `.grad`, and its sums, still on the device."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    count: int
+    rows: int
+    norm: Tensor
+    ready: bool  # False: fp16 overflowed, nothing to apply
+
+
+@dataclass
+class Stepper:
+    model: nn.Module
+    parallel: nn.Module
+    source: Source
+    loss: LossFunction
+    world: World
+    device: torch.device
+    precision: str
+    accumulate: int
+    warn: Callable[[str], None]
+    scale: LossScale = field(default_factory=LossScale)
+
+    @property
+    def factor(self) -> float:
+        """What the loss is multiplied by before the backward pass, and the gradients divided by after it."""
+        return self.scale.value if self.precision == "fp16" else 1.0
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=DTYPES[self.precision])
+
+    def gradients(self, indices: np.ndarray, *, epoch: int, step: int) -> Gradients:
+        """Fill `.grad` for one effective batch; too large a micro-batch is halved and the step begun again."""
+        streams = rng.capture()
+        while True:
+            batches, count, rows = self._collate(indices, epoch)
+            try:
+                found = self._backward(batches, count=count, rows=rows)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._halve(len(indices), error)
+            self.model.zero_grad(set_to_none=True)
+            rng.restore(streams)
+        # The one number read at every step: an update must never be made from a value that is not finite.
+        finite = bool(torch.isfinite(found.total + found.norm))
+        if not finite and (not bool(torch.isfinite(found.total)) or self.factor <= 1):
+            raise self._blame(batches, step=step, streams=streams)
+        self.scale.update(finite)
+        found.ready = finite
+        return found
+
+    def _collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:
+        share = indices[self.world.rank :: self.world.size]
+        pieces = [piece for piece in np.array_split(share, self.accumulate) if len(piece)]
+        batches = [self.source.load(piece, epoch) for piece in pieces]
+        count, rows = self.world.sum(sum(batch.count for batch in batches), sum(batch.rows for batch in batches))
+        if count == 0:
+            where = [place for batch in batches for place in batch.where]
+            raise TrainingError(f"a batch has nothing to predict: {lines(where)}")
+        if (
+            not batches
+        ):  # more ranks than examples: take part with weight 0, since every rank must meet in the backward pass
+            spare = self.source.load(indices[:1], epoch)
+            batches = [Batch(inputs=spare.inputs, targets=spare.targets, count=0, where=[])]
+        return batches, int(count), int(rows)
+
+    def _backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
+        total = torch.zeros((), device=self.device)
+        parts: dict[str, Tensor] = {}
+        weight = self.factor * self.world.size / count  # DDP averages over ranks: undo that
+        for number, batch in enumerate(batches, start=1):
+            with self._unsynced(last=number == len(batches)):
+                with self.autocast():
+                    found = self.loss(self.parallel, batch.to(self.device))
+                share = weight if batch.count else 0.0
+                (found.total.float() * share).backward()
+            if batch.count:
+                total += found.total.detach()
+                for name, part in found.parts.items():
+                    parts[name] = part.detach() + parts.get(name, 0.0)
+        grads = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        if self.factor != 1:
+            torch._foreach_div_(grads, self.factor)
+        norm = get_total_norm(grads, foreach=True)
+        return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, ready=True)
+
+    def _unsynced(self, *, last: bool) -> AbstractContextManager[Any]:
+        return nullcontext() if last or self.world.size == 1 else self.parallel.no_sync()  # type: ignore[operator]
+
+    def _halve(self, rows: int, error: BaseException) -> None:
+        if self.world.size > 1:
+            raise TrainingError(
+                f"out of memory on one of {self.world.size} ranks; resume with accumulate={self.accumulate * 2}"
+            ) from error
+        if self.accumulate >= rows:
+            raise TrainingError(
+                "out of memory with a single example; use a shorter length or a smaller model"
+            ) from error
+        self.accumulate *= 2
+        self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
+
+    def _blame(self, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
+        rng.restore(streams)
+        for batch in batches:
+
+            def run(batch: Batch = batch) -> Tensor:
+                with self.autocast():
+                    return self.loss(self.model, batch.to(self.device)).total.float() * self.factor
+
+            culprit = first_non_finite(self.model, run)
+            if culprit is not None:
+                break
+        else:
+            culprit, batch = "no module when run again" + (" on this rank" if self.world.size > 1 else ""), batches[0]
+        return TrainingError(
+            f"step {step}: the loss or its gradient is not finite; first seen at: {culprit}; "
+            f"batch: {lines(batch.where)}. The weights were not updated: lower lr, or look at these lines"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headway.checkpoints import TensorFiles, resolve, save_json, save_tensors
+from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save_tensors
 from headway.checkpoints.assign import assign
+from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Constant, Dropped, Rule, to_ours, to_theirs
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
@@ -149,34 +150,30 @@ def load(
 ) -> Bundle:
     """Opens a model folder (or a hub id). The weights keep the file's own type unless `dtype` says otherwise."""
     folder = resolve(name)
-    foreign = read_config(folder)
+    foreign, tensors = open_folder(folder)
     kind = family_named(foreign.get("model_type", ""))
     wanted = architecture_of(foreign, kind)
     keys = Keys(foreign)
     config = kind.read(keys, wanted)
     keys.done()
     model = build(config, device="meta")
-    files = TensorFiles(folder)
-    rules = rules_of(kind, config, names=files.names)
+    rules = rules_of(kind, config, names=list(tensors))
     try:
-        state = to_ours(files, rules, tensor_names(model))
+        state = to_ours(tensors, rules, tensor_names(model))
         assign(model, state, dtype=_dtype(dtype), device=torch.device(device))
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     return Bundle(model.eval(), kind.name, config, _tokenizer(folder), folder, foreign)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.exists():
+def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
+    """(config, tensors) of a model folder, the tensors not yet read."""
+    if (folder / "config.json").exists():
+        return read_json(folder / "config.json"), TensorFiles(folder)
+    published = json_model(folder)
+    if published is None:
         raise CheckpointError(f"{folder}: no config.json, so this is not a model folder")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: expected an object")
-    return data
+    return read_json_tensors(published)
 
 
 def architecture_of(foreign: dict[str, Any], kind: Family) -> str:

@@ -17,6 +17,7 @@ MODULES = {  # model_type → the file that knows it
     "mistral": "llama",
     "qwen2": "llama",
     "qwen3": "llama",
+    "gpt-nano": "mingpt",
     "headway": "headway",
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 from headway.data import formats
 from headway.data.columns import assign, label_column, listing, matches
 from headway.data.json_stream import elements
-from headway.data.lines import CHUNK, Limits, detect_encoding, head_bytes, lines
+from headway.data.lines import CHUNK, Limits, detect_encoding, head_bytes, lines, text
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.errors import DataError
@@ -78,10 +78,10 @@ def is_parallel(paths: Sequence[Path], fields: Sequence[str]) -> bool:
 
 def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits) -> Layout:
     suffix = bare_suffix(path)
-    head = head_bytes(path, limits=limits)
-    if suffix == ".parquet" or head.startswith(b"PAR1"):
+    if suffix == ".parquet" or head_bytes(path, limits=limits).startswith(b"PAR1"):
         return Layout("Parquet", encoding="binary")
-    if (kind := _json_kind(path, head.decode(encoding, errors="replace"), suffix, limits=limits)) is not None:
+    head = next(text(path, encoding=encoding, limits=limits))
+    if (kind := _json_kind(path, head, suffix, encoding=encoding, limits=limits)) is not None:
         return Layout(kind, encoding=encoding)
     if suffix == ".csv":
         return Layout("table", delimiter=_delimiter(path, encoding=encoding, limits=limits), encoding=encoding)
@@ -106,8 +106,8 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
     )
 
 
-def _json_kind(path: Path, head: str, suffix: str, *, limits: Limits) -> str | None:
-    start = head.lstrip("\ufeff \t\r\n")
+def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Limits) -> str | None:
+    start = head.lstrip()
     if suffix in (".jsonl", ".ndjson"):
         return "JSON lines"
     if suffix != ".json" and not re.match(r'\{\s*"', start):
@@ -117,7 +117,7 @@ def _json_kind(path: Path, head: str, suffix: str, *, limits: Limits) -> str | N
         return "JSON lines"
     if start.startswith("{") and '"data"' not in start and not rest.strip() and len(head) < CHUNK // 4:
         return "JSON lines"  # one example, on one line
-    _, element = next(elements(path, limits=limits), (0, None))
+    _, element = next(elements(path, encoding=encoding, limits=limits), (0, None))
     return "SQuAD" if isinstance(element, dict) and "paragraphs" in element else "JSON array"
 
 

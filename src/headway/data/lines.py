@@ -49,11 +49,12 @@ def lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) 
 
 def text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[str]:
     """The decoded content in pieces that end at character borders: for formats whose values span lines."""
-    decoder, number = codecs.getincrementaldecoder("utf-8")(), 1
+    decoder, number, column = codecs.getincrementaldecoder("utf-8")(), 1, 0
     for chunk in _utf8(path, encoding, limits):
-        yield _checked_piece(path, number, decoder, chunk)
+        yield _checked_piece(path, number, column, decoder=decoder, chunk=chunk)
         number += chunk.count(b"\n")
-    _checked_piece(path, number, decoder, b"")
+        column = (0 if b"\n" in chunk else column) + len(chunk) - chunk.rfind(b"\n") - 1
+    _checked_piece(path, number, column, decoder=decoder, chunk=b"")
 
 
 def count_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> int:
@@ -137,16 +138,21 @@ def _decode(path: Path, number: int, line: bytes) -> str:
         raise DataError(_not_utf8(path, number, error.start, byte=line[error.start])) from error
 
 
-def _checked_piece(path: Path, number: int, decoder: codecs.IncrementalDecoder, chunk: bytes) -> str:
+def _checked_piece(path: Path, number: int, column: int, *, decoder: codecs.IncrementalDecoder, chunk: bytes) -> str:
+    """Decodes a chunk that begins at a column of a line."""
+
+    def place(before: bytes) -> tuple[int, int]:
+        behind = 0 if b"\n" in before else column
+        return number + before.count(b"\n"), behind + len(before) - before.rfind(b"\n") - 1
+
     if (at := chunk.find(0)) >= 0:
-        raise DataError(_nul(path, number + chunk[:at].count(b"\n"), at - chunk.rfind(b"\n", 0, at) - 1))
+        raise DataError(_nul(path, *place(chunk[:at])))
     try:
         return decoder.decode(chunk, final=not chunk)
     except UnicodeDecodeError as error:
-        before = error.object[: error.start]
-        at = error.start - before.rfind(b"\n") - 1
-        byte = error.object[error.start]
-        raise DataError(_not_utf8(path, number + before.count(b"\n"), at, byte=byte)) from error
+        column -= len(error.object) - len(chunk)  # the decoder had kept the start of a character
+        line, at = place(error.object[: error.start])
+        raise DataError(_not_utf8(path, line, at, byte=error.object[error.start])) from error
 
 
 def _nul(path: Path, number: int, at: int) -> str:

@@ -95,7 +95,7 @@ class Store:
         return self._flat[field]
 
     def where(self, position: int) -> str:
-        name, line = self._places[position].tolist()
+        name, line = (int(number) for number in self._places[position])
         return self._names[name] + (f":{line}" if line >= 0 else "")
 
 

@@ -1,0 +1,446 @@
+"""Formats are understood, and every fault of a file is named by file and line."""
+
+import csv
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.data.read import Limits, guess, read
+from headway.errors import DataError
+
+CLASSIFY = ("text", "label")
+PAIR = ("source", "target")
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def fields(path, names=CLASSIFY, **options):
+    return [row.fields for row in read(path, fields=names, **options)]
+
+
+GOOD = [
+    {"text": "a fine day, really", "label": "pos"},
+    {"text": "no good", "label": "neg"},
+    {"text": "so so", "label": "neg"},
+]
+
+SAME = {
+    "header.csv": 'text,label\n"a fine day, really",pos\nno good,neg\nso so,neg\n',
+    "synonyms.csv": 'id,sentiment,review\n1,pos,"a fine day, really"\n2,neg,no good\n3,neg,so so\n',
+    "bare.csv": '"a fine day, really",pos\nno good,neg\nso so,neg\n',
+    "semicolons.csv": "text;label\na fine day, really;pos\nno good;neg\nso so;neg\n",
+    "header.tsv": "label\ttext\npos\ta fine day, really\nneg\tno good\nneg\tso so\n",
+    "bare.tsv": "a fine day, really\tpos\nno good\tneg\nso so\tneg\n",
+    "tabs.txt": "a fine day, really\tpos\nno good\tneg\nso so\tneg\n",
+    "label_first.txt": "pos a fine day, really\nneg no good\nneg so so\n",
+    "crlf.csv": 'text,label\r\n"a fine day, really",pos\r\nno good,neg\r\nso so,neg\r\n',
+    "no_last_newline.tsv": "a fine day, really\tpos\nno good\tneg\nso so\tneg",
+    "rows.jsonl": "\n".join(json.dumps(row) for row in GOOD),
+    "more.jsonl": "\n".join(json.dumps(row | {"id": 3}) for row in GOOD),
+    "lines.json": "\n".join(json.dumps(row) for row in GOOD),
+    "array.json": json.dumps(GOOD),
+    "pretty.json": json.dumps(GOOD, indent=2),
+    "under_data.json": json.dumps({"version": 1, "data": GOOD, "more": [1]}),
+}
+
+
+@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_examples_in_every_format(tmp_path, name, zipped):
+    path = write(tmp_path, name + (".gz" if zipped else ""), SAME[name])
+    assert fields(path) == GOOD
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["header.csv", "array.json", "rows.jsonl", "label_first.txt"])
+def test_marked_and_wide_encodings(tmp_path, name, encoding):
+    assert fields(write(tmp_path, name, SAME[name].encode(encoding))) == GOOD
+
+
+def test_where_is_file_and_line_even_after_a_cell_of_two_lines(tmp_path):
+    path = write(tmp_path, "two.csv", 'text,label\n"one\ntwo",a\nthree,b\n')
+    rows = list(read(path, fields=CLASSIFY))
+    assert [(row.where, row.fields["text"]) for row in rows] == [(f"{path}:2", "one\ntwo"), (f"{path}:4", "three")]
+
+
+def test_json_array_names_lines(tmp_path):
+    path = write(tmp_path, "pretty.json", json.dumps(GOOD, indent=2))
+    assert [row.where for row in read(path, fields=CLASSIFY)] == [f"{path}:{line}" for line in (2, 6, 10)]
+
+
+def test_blank_lines_are_skipped_and_counted(tmp_path):
+    for name, content in {
+        "a.csv": "text,label\n\nx,1\n \ny,2\n", "b.txt": "1 x\n\n2 y\n\n", "c.jsonl": '\n{"text":"x","label":1}\n \n{"text":"y","label":2}'
+    }.items():  # fmt: skip
+        rows = read(write(tmp_path, name, content), fields=CLASSIFY)
+        assert [row.fields for row in rows] == [{"text": "x", "label": "1"}, {"text": "y", "label": "2"}]
+        assert rows.skipped == {"blank lines": 2}
+
+
+def test_plain_text_is_one_example_a_line(tmp_path):
+    path = write(tmp_path, "poem.txt", "one\ttab\n\ntwo, three\n")
+    assert fields(path, ("text",)) == [{"text": "one\ttab"}, {"text": "two, three"}]
+
+
+def test_quotes_in_tab_separated_files_are_characters(tmp_path):
+    assert fields(write(tmp_path, "q.tsv", '"Hi," she said\t1\n"Bye"\t0\nhm\t0\n'))[0]["text"] == '"Hi," she said'
+
+
+def test_columns_by_name_and_number_win(tmp_path):
+    path = write(tmp_path, "odd.csv", "text,title,label,grade\nx,t,0,good\ny,u,1,bad\n")
+    assert fields(path, columns={"text": "title", "label": "4"})[0] == {"text": "t", "label": "good"}
+
+
+def test_a_missing_column_lists_what_there_is(tmp_path):
+    path = write(tmp_path, "odd.csv", "texte,label\nx,a\ny,b\n")
+    with pytest.raises(DataError, match=r'no column "txte".*"texte", "label".*Did you mean "texte"'):
+        read(path, fields=CLASSIFY, columns={"text": "txte"})
+    path = write(tmp_path, "pairs.jsonl", '{"one": "x", "two": "y", "three": "z"}')
+    with pytest.raises(DataError, match=r'no column for "source".*"one", "two", "three"'):
+        read(path, fields=PAIR)
+
+
+def test_unknown_header_is_told_from_content(tmp_path):
+    path = write(tmp_path, "h.csv", "remark,grade\n" + "".join(f"this is remark {i},{'ab'[i % 2]}\n" for i in range(9)))
+    layout = guess(path, CLASSIFY)
+    assert layout.header and layout.mapping == {"text": "remark", "label": "grade"}
+    assert str(layout) == "table, separated by commas, with a header, utf-8: text = remark, label = grade"
+
+
+def test_a_first_pair_is_not_taken_for_a_header(tmp_path):
+    assert fields(write(tmp_path, "p.tsv", "hello\tbonjour\nthanks\tmerci\n"), PAIR)[0] == {
+        "source": "hello",
+        "target": "bonjour",
+    }
+
+
+def test_sorted_labels_do_not_confuse_the_guess(tmp_path):
+    path = write(tmp_path, "s.tsv", "".join(f"remark number {i}\t{int(i > 300)}\n" for i in range(400)))
+    assert guess(path, CLASSIFY).mapping == {"text": "1", "label": "2"}
+
+
+def test_lists_of_sentences_and_alternatives(tmp_path):
+    path = write(tmp_path, "s.jsonl", json.dumps({"source": ["One.", "Two."], "target": ["first", "second"]}))
+    assert fields(path, PAIR) == [{"source": "One. Two.", "target": "first", "targets": ["first", "second"]}]
+
+
+# --- parallel files, folders, CoNLL, SQuAD, Parquet
+
+
+def test_parallel_files(tmp_path):
+    pair = [write(tmp_path, "train.fr", "un\n\ndeux\n\n"), write(tmp_path, "train.xx.gz", "one\n\ntwo\n\n")]
+    rows = read(pair, fields=PAIR)
+    assert [row.fields for row in rows] == [{"source": "un", "target": "one"}, {"source": "deux", "target": "two"}]
+    assert rows.skipped == {"blank lines": 2}
+
+
+def test_parallel_files_of_different_length_are_refused_at_once(tmp_path):
+    pair = [write(tmp_path, "a.en", "one\ntwo\nthree"), write(tmp_path, "a.de", "eins\nzwei\n")]
+    with pytest.raises(DataError, match=r"a\.en has 3 lines but .*a\.de has 2"):
+        next(read(pair, fields=PAIR))
+
+
+def test_folder_with_parallel_parts_reads_train_and_english_first(tmp_path):
+    for name, content in {
+        "train.de": "eins",
+        "train.en": "one",
+        "val.de": "zwei",
+        "val.en": "two",
+        "README.md": "#",
+    }.items():
+        write(tmp_path, name, content)
+    assert fields(tmp_path, PAIR) == [{"source": "one", "target": "eins"}]
+    assert fields(tmp_path, PAIR, columns={"source": "de"}) == [{"source": "eins", "target": "one"}]
+
+
+def test_two_tables_are_read_one_after_the_other(tmp_path):
+    pair = [write(tmp_path, "1.tsv", "source\ttarget\na\tb\n"), write(tmp_path, "2.tsv", "source\ttarget\nc\td\n")]
+    assert [row["source"] for row in fields(pair, PAIR)] == ["a", "c"]
+    pair[1].write_text("target\tsource\nc\td\n")
+    with pytest.raises(DataError, match=r"2\.tsv:1: the header differs"):
+        fields(pair, PAIR)
+
+
+@pytest.mark.parametrize("below", ["", "train/"])
+def test_folder_of_texts_per_label(tmp_path, below):
+    write(tmp_path, f"{below}pos/1.txt", "fine\nday\n")
+    write(tmp_path, f"{below}neg/2.txt", "no")
+    write(tmp_path, f"{below}neg/3.txt", "")
+    rows = read(tmp_path, fields=CLASSIFY)
+    assert [row.fields for row in rows] == [{"text": "no", "label": "neg"}, {"text": "fine\nday", "label": "pos"}]
+    assert rows.skipped == {"empty files": 1}
+
+
+def test_conll_with_tabs_spaces_and_marks(tmp_path):
+    expected = [{"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}, {"words": ["Peter"], "tags": ["B-PER"]}]
+    for name, content in {
+        "t.conll": "EU\tB-ORG\nrejects\tO\n\t\nPeter\tB-PER\n",
+        "s.txt": "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\n\nPeter NNP I-NP B-PER\n\n\n",
+    }.items():
+        assert fields(write(tmp_path, name, content), ("words", "tags")) == expected
+    path = write(tmp_path, "bad.conll", "EU\tB-ORG\nrejects\n")
+    with pytest.raises(DataError, match=r"bad\.conll:2: .*1 columns where 2"):
+        fields(path, ("words", "tags"))
+
+
+def test_words_and_tags_must_be_as_many(tmp_path):
+    path = write(
+        tmp_path, "w.jsonl", '{"tokens": ["a", "b"], "ner_tags": [0, 1]}\n{"tokens": ["a"], "ner_tags": [0, 1]}'
+    )
+    rows = read(path, fields=("words", "tags"))
+    assert next(rows).fields == {"words": ["a", "b"], "tags": ["0", "1"]}
+    with pytest.raises(DataError, match=r"w\.jsonl:2: tags: 2 tags for 1 words"):
+        next(rows)
+
+
+def squad(**more):
+    asked = {"question": "Who?", "id": "q1", "answers": [{"text": "Bob", "answer_start": 0}]} | more
+    return json.dumps(
+        {"version": "v2.0", "data": [{"title": "t", "paragraphs": [{"context": "Bob came.", "qas": [asked]}]}]}
+    )
+
+
+def test_squad(tmp_path):
+    names = ("question", "context", "answers")
+    found = fields(write(tmp_path, "one.json", squad()), names)
+    assert found == [
+        {"question": "Who?", "context": "Bob came.", "answers": [("Bob", 0)], "id": "q1", "impossible": False}
+    ]
+    found = fields(write(tmp_path, "two.json", squad(answers=[], is_impossible=True)), names)
+    assert found[0]["impossible"] is True and found[0]["answers"] == []
+    with pytest.raises(DataError, match=r"bad\.json:1: answers: each needs a text and a whole number"):
+        fields(write(tmp_path, "bad.json", squad(answers=[{"text": "Bob", "answer_start": "0"}])), names)
+
+
+def test_parquet_names_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(DataError, match=r"headway\[parquet\]"):
+        read(write(tmp_path, "x.parquet", b"PAR1...."), fields=CLASSIFY)
+
+
+# --- faults
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.txt", "e.json", "e.jsonl", "e.conll", "e.csv.gz"])
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_nothing_in_the_file(tmp_path, name, content):
+    with pytest.raises(DataError, match=r"e\.\S+: the file is empty"):
+        read(write(tmp_path, name, content), fields=CLASSIFY)
+
+
+def test_header_only(tmp_path):
+    with pytest.raises(DataError, match=r'h\.csv: the file has a header \("text", "label"\) and no examples'):
+        read(write(tmp_path, "h.csv", "text,label\n\n"), fields=CLASSIFY)
+    with pytest.raises(DataError, match="no examples"):
+        read(write(tmp_path, "h.json", "[]"), fields=CLASSIFY)
+
+
+def test_missing_file_and_empty_folder(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read(tmp_path / "nowhere.csv", fields=CLASSIFY)
+    with pytest.raises(DataError, match="holds no data files"):
+        read(tmp_path, fields=CLASSIFY)
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.txt", "l.json"])
+def test_not_utf8_names_line_and_byte_and_an_encoding_mends_it(tmp_path, name):
+    lines = {"l.csv": "text,label\nx,a\ncaf\xe9,b\n", "l.txt": "a x\nb y\na caf\xe9\n",
+             "l.json": '[{"text": "x", "label": 1},\n\n{"text":"caf\xe9", "label": 2}]'}  # fmt: skip
+    path = write(tmp_path, name, lines[name].encode("latin-1"))
+    with pytest.raises(DataError, match=rf"{name}:3: byte 0xe9 at byte \d+ of the line is not UTF-8.*latin-1"):
+        fields(path)
+    assert fields(path, encoding="latin-1")[-1]["text"] == "café"
+
+
+def test_unknown_encoding_and_cut_utf16(tmp_path):
+    with pytest.raises(DataError, match='no encoding "latin-x"'):
+        fields(write(tmp_path, "a.csv", SAME["header.csv"]), encoding="latin-x")
+    with pytest.raises(DataError, match=r"b\.csv:5: byte 0x41 is not utf-16"):
+        fields(write(tmp_path, "b.csv", SAME["header.csv"].encode("utf-16") + b"A"))
+
+
+@pytest.mark.parametrize("name", ["n.csv", "n.json"])
+def test_nul_bytes(tmp_path, name):
+    lines = {
+        "n.csv": b"text,label\nx,a\ny\0,b\n",
+        "n.json": b'[{"text":"x","label":1},\n{"text":"x","label":1},\n"\0"]',
+    }
+    with pytest.raises(DataError, match=rf"{name}:3: NUL byte at byte 2 of the line"):
+        fields(write(tmp_path, name, lines[name]))
+
+
+def test_a_long_line_is_refused_and_the_limit_can_be_raised(tmp_path):
+    path = write(tmp_path, "long.tsv", "short\ta\n" + "x" * 5000 + "\tb\n")
+    small = Limits(line_bytes=1000)
+    with pytest.raises(DataError, match=r"long\.tsv:2: the line is longer than 1,000 bytes.*line_bytes"):
+        fields(path, limits=small)
+    assert len(fields(path, limits=Limits(line_bytes=6000))) == 2
+    path = write(tmp_path, "long.json", json.dumps([{"text": "x" * 600_000, "label": "a"}]))
+    with pytest.raises(DataError, match=r"long\.json:1: .*longer than 1,000 bytes"):
+        fields(path, limits=small)
+    assert len(fields(path)[0]["text"]) == 600_000
+
+
+MEMORY_PROBE = """
+import resource, sys
+from headway.data.read import read
+from headway.errors import DataError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    for row in read(sys.argv[1], fields=("text", "label")): pass
+except DataError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("name", ["huge.tsv", "huge.csv", "huge.json", "huge.jsonl"])
+def test_a_line_of_200_megabytes_within_a_memory_cap(tmp_path, name):
+    path = tmp_path / name
+    opening = {
+        "huge.tsv": b"a\tb\nc\td\n",
+        "huge.csv": b'text,label\nx,b\n"',
+        "huge.json": b'[\n{"text":"',
+        "huge.jsonl": b'\n{"text":"',
+    }[name]
+    with path.open("wb") as file:
+        file.write(opening)
+        for _ in range(200):
+            file.write(b"x" * (1 << 20))
+    done = subprocess.run([sys.executable, "-c", MEMORY_PROBE, path], capture_output=True, text=True, check=True)
+    message, megabytes = done.stdout.strip().rsplit("\n", 1)
+    assert f"{name}:{opening.count(bytes([10])) + 1}: " in message and "16,777,216" in message
+    assert int(megabytes) < 150
+
+
+def test_cut_and_damaged_gzip(tmp_path):
+    lines = "".join(f"text number {i * i}\t{i % 2}\n" for i in range(20_000))
+    path = write(tmp_path, "cut.tsv.gz", lines)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"cut\.tsv\.gz:\d+: the gzip file is cut off"):
+        fields(path)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataError, match="cut off"):
+        fields(path)
+    broken = bytearray(whole)
+    broken[len(whole) // 2] ^= 0xFF
+    path.write_bytes(broken)
+    with pytest.raises(DataError, match=r"cut\.tsv\.gz(:\d+)?: "):
+        fields(path)
+    path.write_bytes(whole + gzip.compress(b"one more\t1\n"))
+    assert len(fields(path)) == 20_001
+
+
+def test_gzip_bomb(tmp_path):
+    path = tmp_path / "bomb.tsv.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(100):
+            file.write((b"spam" * 10_000 + b"\t1\n") * 25)
+    with pytest.raises(DataError, match=r"bomb\.tsv\.gz: unpacks to over .* 200 times.*gunzip.*unpack_ratio"):
+        fields(path)
+    rows = read(path, fields=CLASSIFY, limits=Limits(unpack_ratio=2000))
+    assert sum(1 for _ in zip(range(2000), rows, strict=False)) == 2000
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"text": "x", "label": }', '{"text": "x"', '["x", "a"]', '"x"', "{'text': 1}", "[" * 9999]
+)
+def test_bad_json_names_its_line(tmp_path, bad):
+    path = write(tmp_path, "k.jsonl", '{"text": "x", "label": 1}\n\n' + bad + "\n")
+    with pytest.raises(DataError, match=r"k\.jsonl:3: (bad JSON|expected a JSON object|JSON nested)"):
+        fields(path)
+
+
+@pytest.mark.parametrize(
+    "content", ['[\n{"text": "x", "label": 1},\n{"text": "y" "label": 2}]', '[\n{"text": "x", "label": 1}\n', '[{"text":"x","label":1}]\n\n{}']
+)  # fmt: skip
+def test_bad_json_document_names_its_line(tmp_path, content):
+    with pytest.raises(DataError, match=r"d\.json:3: "):
+        fields(write(tmp_path, "d.json", content))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"label": 1}', 'k.jsonl:2: text: the field "text" is missing'),
+        ('{"text": 5, "label": 1}', "k.jsonl:2: text: expected text, found a number"),
+        ('{"text": null, "label": 1}', "k.jsonl:2: text: expected text, found null"),
+        ('{"text": "y", "label": {}}', "k.jsonl:2: label: expected text, found an object"),
+        ('{"text": "y", "label": [1]}', "k.jsonl:2: label: expected text, found a list"),
+        ('{"text": "\\ud800", "label": 1}', "k.jsonl:2: text: holds half of a surrogate pair"),
+    ],
+)
+def test_missing_and_wrong_typed_fields(tmp_path, line, message):
+    with pytest.raises(DataError) as caught:
+        fields(write(tmp_path, "k.jsonl", '{"text": "x", "label": 1}\n' + line))
+    assert message in str(caught.value)
+
+
+def test_unclosed_quote_names_the_line_where_it_opened(tmp_path):
+    rows = [f"text {i},{i % 2}" for i in range(300)]
+    rows[250] = '"text 250,0'
+    with pytest.raises(DataError, match=r"q\.csv:251: a quote opened here"):
+        fields(write(tmp_path, "q.csv", "\n".join(rows)))
+    rows[270] = '"text 270",0'  # closes it by accident, with text behind
+    with pytest.raises(DataError, match=r"q\.csv:251: a quote opened here"):
+        fields(write(tmp_path, "q.csv", "\n".join(rows)))
+    rows[250] = '"a ""fine""\ntext","0'
+    with pytest.raises(DataError, match=r"q\.csv:252: a quote opened here"):
+        fields(write(tmp_path, "q.csv", "\n".join(rows)))
+
+
+@pytest.mark.parametrize(("name", "mark"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_extra_and_missing_columns(tmp_path, name, mark):
+    for line, count in ((f"y{mark}b{mark}c", 3), ("y", 1)):
+        path = write(tmp_path, name, f"text{mark}label\nx{mark}a\n{line}\n")
+        with pytest.raises(DataError, match=rf"{name}:3: {count} columns where 2 were expected"):
+            fields(path)
+
+
+def test_repeated_header_name(tmp_path):
+    with pytest.raises(DataError, match=r'r\.csv:1: the header names "text" more than once'):
+        fields(write(tmp_path, "r.csv", "text,label,text\na,b,c\n"), columns={"label": "label"})
+
+
+def test_a_label_without_text(tmp_path):
+    with pytest.raises(DataError, match=r"t\.txt:3: text: "):
+        fields(write(tmp_path, "t.txt", "1 a\n2 b\n1\n"))
+
+
+def test_what_cannot_be_told_is_said(tmp_path):
+    with pytest.raises(DataError, match="two parallel files"):
+        fields(write(tmp_path, "t.txt", "one line\nanother line\n"), PAIR)
+    with pytest.raises(DataError, match='without a "data" array'):
+        fields(write(tmp_path, "o.json", '{\n"x": {"y": 1}\n}'), ("messages",))
+
+
+def test_reading_is_lazy(tmp_path):
+    path = write(tmp_path, "lazy.jsonl", '{"text": "x", "label": 1}\n' * 1000 + "{")
+    assert next(read(path, fields=CLASSIFY)).fields["text"] == "x"
+
+
+def test_rows_match_the_csv_module(tmp_path):
+    texts = ['a "b" c', "x,y", "", "line\nbreak", 'ends "', "ü,\u2028z", "  spaced "]
+    path = tmp_path / "w.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"], *([text, str(i % 3)] for i, text in enumerate(texts))])
+    assert [row["text"] for row in fields(path)] == texts
+
+
+def test_no_torch():
+    probe = (
+        "import sys, headway.data.read, headway.data.check, headway.data.order, headway.data.store, headway.data.stream;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0

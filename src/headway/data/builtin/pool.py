@@ -14,7 +14,7 @@ from headway.errors import ConfigError
 
 Split = Literal["train", "test"]
 Fields = dict[str, Any]
-Example = tuple[str, Fields]  # its group, its fields
+Example = tuple[str, Fields | Callable[[], Fields]]  # its group, and its fields or how to make them
 TEST_SHARE = 10  # one group in so many is test
 PATIENCE = 400  # tries for each example wanted, before the set is called exhausted
 
@@ -42,7 +42,8 @@ def draw(recipe: Recipe, *, name: str, split: Split, size: int | None, seed: int
             return list(found.values())
         group, fields = recipe.make(chance)
         if split_of(group) == split:
-            found.setdefault(_identity(fields), fields)
+            made = fields() if callable(fields) else fields
+            found.setdefault(_identity(made), made)
     raise ConfigError(
         f"built-in {name!r} has only about {len(found)} different {split} rows; size={wanted} is too many"
     )

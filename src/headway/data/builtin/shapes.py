@@ -39,8 +39,7 @@ SHAPES: dict[str, Depth] = {
 def classify_image(chance: Random) -> Example:
     label = chance.choice(list(SHAPES))
     number = chance.getrandbits(64)
-    image = drawn(label, np.random.default_rng(number))
-    return f"{label} {number}", {"image": image, "label": label}
+    return f"{label} {number}", lambda: {"image": drawn(label, np.random.default_rng(number)), "label": label}
 
 
 def drawn(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:

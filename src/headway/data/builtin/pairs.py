@@ -14,9 +14,10 @@ from headway.data.builtin.words import PLACES, THINGS
 
 LIBRARY = (
     "ast base64 bisect calendar colorsys contextlib copy csv difflib dis fileinput fnmatch functools genericpath "
-    "getpass gettext glob gzip heapq hmac inspect linecache mimetypes ntpath numbers operator os pkgutil platform plistlib "
-    "posixpath pprint queue quopri random shlex shutil socket socketserver statistics sysconfig tempfile textwrap "
-    "threading timeit tokenize traceback types uuid warnings weakref zipapp email.utils urllib.parse xml.sax.saxutils"
+    "getpass gettext glob gzip heapq hmac inspect linecache mimetypes ntpath numbers operator os pkgutil platform "
+    "plistlib posixpath pprint queue quopri random shlex shutil socket socketserver statistics sysconfig tempfile "
+    "textwrap threading timeit tokenize traceback types uuid warnings weakref zipapp email.utils urllib.parse "
+    "xml.sax.saxutils"
 ).split()
 WAYS = [
     ["How do I {do} {things} in {place}?", "I would like to know how one can {do} {things} in {place}."],

@@ -48,10 +48,21 @@ def lasting(history: list[dict]) -> list[dict]:
 
 def everything(folder: Path, result) -> dict:
     """All that must be equal at the end of two runs."""
-    state = load_state(states(folder)[0])
+    state = load_state(states(folder / "training")[0])
     state["status"].pop("elapsed")
     del state["journal"]  # the length of a log whose lines hold times
     return {**state, "history": lasting(result.history), "best": result.best}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_and_plain():
+    """One thread is the fastest for so small a model, and nobody looks at these runs' curves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "draw_curves", lambda *_: None)
+        yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +141,7 @@ def test_a_run_in_minutes_keeps_its_clock(tmp_path):
     short = {"minutes": 1.0, "log_every": 5}
     stopped = toy.toy_fit(tmp_path, callbacks=[StopAt(5, signal.SIGINT)], **short)
     assert (stopped.stopped_by, stopped.exit_code) == ("SIGINT", 130)
-    state = load_state(states(tmp_path)[0])
+    state = load_state(states(tmp_path / "training")[0])
     assert 0 < state["status"]["elapsed"] == stopped.seconds < 60
 
     class Clock:

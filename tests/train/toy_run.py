@@ -1,4 +1,4 @@
-"""A model, a source and a loss small enough to train in milliseconds, and a script that trains them for other processes."""
+"""A model, a source and a loss that train in milliseconds, and a script that trains them in a process of their own."""
 
 import argparse
 import json

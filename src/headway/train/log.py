@@ -27,13 +27,15 @@ class Journal:
     def __init__(self, path: Path | None, *, length: int = 0) -> None:
         """Without a path the lines are only remembered: the part of every rank but the first."""
         self.path = path
-        self.missing = 0
+        self.losses: list[str] = []
         self.history: list[Entry] = []
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-            self.missing = max(0, length - path.stat().st_size)
-            os.truncate(path, length - self.missing)
+            missing = max(0, length - path.stat().st_size)
+            if missing:
+                self.losses.append(f"{path}: {missing} bytes of the log are lost")
+            os.truncate(path, length - missing)
             self.history = [json.loads(line) for line in path.read_bytes().splitlines()]
 
     def write(self, entry: Entry) -> None:
@@ -116,11 +118,11 @@ def draw_curves(history: list[Entry], path: Path, *, score: str | None = None) -
 
 
 class TensorBoard(Callback):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, training: Path) -> None:
         _need("tensorboard", "tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(str(folder / "training" / "tensorboard"))
+        self.writer = SummaryWriter(str(training / "tensorboard"))
 
     def on_log(self, status: Status, metrics: dict[str, float]) -> None:
         for name, value in metrics.items():
@@ -137,9 +139,9 @@ class TensorBoard(Callback):
 class Board(Callback):
     """Weights & Biases and Trackio, which speak the same language."""
 
-    def __init__(self, module: str, folder: Path) -> None:
+    def __init__(self, module: str, training: Path) -> None:
         self.board = _need(module, module)
-        self.board.init(project="headway", name=folder.name)
+        self.board.init(project="headway", name=training.parent.name)
 
     def on_log(self, status: Status, metrics: dict[str, float]) -> None:
         self.board.log({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
@@ -151,9 +153,9 @@ class Board(Callback):
         self.board.finish()
 
 
-def reporter(name: str, folder: Path) -> Callback:
+def reporter(name: str, training: Path) -> Callback:
     """The writer that `Settings.report` names."""
-    return TensorBoard(folder) if name == "tensorboard" else Board(name, folder)
+    return TensorBoard(training) if name == "tensorboard" else Board(name, training)
 
 
 def _need(module: str, package: str) -> Any:

@@ -6,7 +6,6 @@ stopped run takes up exactly where it was left.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -23,32 +22,21 @@ from torch.nn.utils import clip_grads_with_norm_
 from headway.errors import TrainingError
 from headway.train import rng
 from headway.train.average import Average
+from headway.train.best import Best
 from headway.train.log import Entry, Journal, Window, draw_curves, reporter
 from headway.train.optim import build_optimizers
+from headway.train.pace import Pace
 from headway.train.recompute import recomputed
 from headway.train.resume import restore, snapshot
 from headway.train.schedule import Schedule
-from headway.train.settings import Every, Settings, interval
+from headway.train.settings import Settings
 from headway.train.signals import Interrupt, listening
 from headway.train.source import LossFunction, Source, Status
-from headway.train.state import (
-    Loaded,
-    clean,
-    load_latest,
-    load_state,
-    load_tensors,
-    locked,
-    save_state,
-    save_tensors,
-    sha256,
-    states,
-)
+from headway.train.state import Loaded, clean, load_latest, load_state, locked, save_state, states
 from headway.train.step import Stepper
 from headway.train.world import World, joined, parallel, pick_device
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
-
-BEST = "best.safetensors"
 
 
 @dataclass(frozen=True)
@@ -83,20 +71,24 @@ def fit(
 
     `evaluate` is called with the model in evaluation mode on the first rank, and leaves the random streams as they
     were. Everything the run writes is under `folder/training`. With `resume` the newest valid state is gone on with.
+    A callback is any object with some of the methods of `Callback`.
     """
-    folder = Path(folder)
+    training = Path(folder) / "training"
     device = pick_device(settings.device)
+    if score is None and settings.patience:
+        raise TrainingError("patience: early stopping needs a score to watch")
     if score is not None and evaluate is None:
         raise TrainingError(f"score: {score!r} is asked for, but there is nothing to evaluate with")
     with ExitStack() as stack:
         world = stack.enter_context(joined(device))
-        world.first(lambda: stack.enter_context(locked(folder)))
+        world.first(lambda: stack.enter_context(locked(training)))
         if settings.checkpoint_activations:
             stack.enter_context(recomputed(model))
-        run = Run(model.to(device), source, loss=loss, settings=settings, folder=folder, world=world, device=device)
-        run.evaluate, run.score, run.higher_is_better = evaluate, score, higher_is_better
+        run = Run(model.to(device), source, loss=loss, settings=settings, training=training, world=world, device=device)
+        run.evaluate = evaluate
+        run.best = Best(training / "best.safetensors", score, higher_is_better) if score is not None else None
         if world.main:
-            run.callbacks = [*callbacks, *(reporter(name, folder) for name in settings.report)]
+            run.callbacks = [*callbacks, *(reporter(name, training) for name in settings.report)]
         interrupt = stack.enter_context(listening())
         run.begin(resume=resume)
         return run.end(run.train(interrupt))
@@ -105,10 +97,6 @@ def fit(
 class Run:
     """One run of `fit`: the parts that change from step to step."""
 
-    evaluate: Evaluate | None = None
-    score: str | None = None
-    higher_is_better = True
-
     def __init__(
         self,
         model: nn.Module,
@@ -116,21 +104,25 @@ class Run:
         *,
         loss: LossFunction,
         settings: Settings,
-        folder: Path,
+        training: Path,
         world: World,
         device: torch.device,
     ) -> None:
         self.model = model
         self.source = source
         self.settings = settings
-        self.folder = folder
+        self.training = training
         self.world = world
         self.device = device
+        self.evaluate: Evaluate | None = None
+        self.best: Best | None = None
         self.callbacks: list[Any] = []
         self.status = Status(model)
         self.window = Window()
-        self.saved = -1
-        self.marks = {"eval": 0.0, "save": 0.0}  # the clock when each was last done
+        self.journal = Journal(None)
+        self.pace = Pace(settings)
+        self.saved = -1  # the step of the last state
+        self.started = monotonic()
         self.order: tuple[int, Sequence[np.ndarray]] = (-1, ())
         self.schedule = Schedule(settings.schedule, settings.warmup, settings.decay, settings.floor)
         self.optimizers = build_optimizers(
@@ -159,8 +151,8 @@ class Run:
 
     def begin(self, *, resume: bool) -> None:
         """Start afresh, or from the newest valid state."""
-        if not resume and self.world.share(bool(states(self.folder))):
-            raise TrainingError(f"{self.folder}: holds an earlier run's states; resume it or choose another folder")
+        if not resume and self.world.share(bool(states(self.training))):
+            raise TrainingError(f"{self.training}: holds an earlier run's states; resume it or choose another folder")
         length, warnings = 0, []
         if resume:
             loaded = self.load()
@@ -168,34 +160,33 @@ class Run:
             self.saved = self.status.step
         else:
             rng.seed_all(self.settings.seed + self.world.rank)
-        self.world.first(lambda: clean(self.folder))
-        self.journal = Journal(self.training / "metrics.jsonl" if self.world.main else None, length=length)
-        self.status.steps = self.planned()
+        self.world.first(lambda: clean(self.training))
+        if self.world.main:
+            self.journal = Journal(self.training / "metrics.jsonl", length=length)
+        self.status.steps = self.pace.planned(self.status, len(self.batches()))
         self.started = monotonic() - self.status.elapsed
         self.tell("on_start")
-        if self.journal.missing:
-            self.warn(f"{self.journal.path}: {self.journal.missing} bytes of the log are lost")
-        for message in warnings:
+        for message in warnings + self.journal.losses:
             self.warn(message)
 
     def train(self, interrupt: Interrupt) -> str:
         """Step until the run ends; the reason why."""
+        status, pace = self.status, self.pace
         self.model.train()
         while True:
             clock = monotonic() - self.started if self.world.main else 0.0
-            terminated, interrupted, self.status.elapsed = self.world.sum(
-                interrupt.signal == SIGTERM, interrupt.signal == SIGINT, clock
-            )
+            caught = interrupt.signal
+            terminated, interrupted, status.elapsed = self.world.sum(caught == SIGTERM, caught == SIGINT, clock)
             if terminated or interrupted:
                 self.save()
                 return "SIGTERM" if terminated else "SIGINT"
-            ended = self.ended()
-            if self.status.evaluated != self.status.step and (ended or self.due("eval", self.settings.eval_every)):
+            ended = pace.ended(status)
+            if status.evaluated != status.step and (ended or pace.due("eval_every", status)):
                 self.assess()
-                ended = ended or self.ended()
+                ended = ended or pace.ended(status)
             if ended and self.window.steps:
                 self.log()
-            if ended or self.due("save", self.settings.save_every):
+            if ended or pace.due("save_every", status):
                 self.save()
             if ended:
                 return ended
@@ -204,8 +195,10 @@ class Run:
     def end(self, stopped_by: str) -> FitResult:
         """Leave the model with the weights to keep, and the run's curves on the disk."""
         status = self.status
-        if status.best is not None:
-            self.restore_best()
+        if self.best is not None and status.best is not None:
+            problem = self.best.restore(self.model, status=status, world=self.world)
+            if problem is not None:
+                self.warn(problem)
         elif self.average is not None:
             with self.average.applied():
                 averaged = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -223,37 +216,35 @@ class Run:
             seconds=status.elapsed,
         )
 
-    # what is done between and at steps
+    # what is done at and between steps
 
     def step(self) -> None:
         """One effective batch: gradients, clipping, update."""
-        status = self.status
-        status.steps = self.planned()
-        factor = self.schedule.factor(status.step, status.steps)
+        status, batches = self.status, self.batches()
+        status.steps = self.pace.planned(status, len(batches))
+        status.factor = self.schedule.factor(status.step, status.steps)
         self.optimizers.zero_grad()
-        found = self.stepper.gradients(self.batches()[status.position], epoch=status.epoch, step=status.step + 1)
+        found = self.stepper.gradients(batches[status.position], epoch=status.epoch, step=status.step + 1)
         if found.ready:
             if self.settings.clip:
                 clip_grads_with_norm_(self.model.parameters(), self.settings.clip, found.norm, foreach=True)
-            self.optimizers.scale_lr(factor)
+            self.optimizers.scale_lr(status.factor)
             self.optimizers.step()
             if self.average is not None:
                 self.average.update()
         self.window.add(found)
         status.step += 1
         status.position += 1
-        if status.position == len(self.batches()):
+        if status.position == len(batches):
             status.epoch, status.position = status.epoch + 1, 0
         self.tell("on_step")
         if status.step % self.settings.log_every == 0:
-            self.log(factor)
+            self.log()
 
-    def log(self, factor: float | None = None) -> None:
+    def log(self) -> None:
         status = self.status
-        if factor is None:
-            factor = self.schedule.factor(max(status.step - 1, 0), status.steps)
         metrics = self.window.read(self.world, unit=self.settings.batch_unit)
-        metrics["lr"] = self.settings.lr * factor
+        metrics["lr"] = self.settings.lr * status.factor
         self.window = Window()
         self.journal.write({"step": status.step, "epoch": status.epoch, **metrics, "seconds": round(status.elapsed, 3)})
         self.tell("on_log", metrics)
@@ -262,77 +253,39 @@ class Run:
         """Evaluate the weights that would be kept, and remember them if they are the best so far."""
         status = self.status
         status.evaluated = status.step
-        self.marks["eval"] = status.elapsed
+        self.pace.done("eval_every", status)
         if self.evaluate is None:
             return
         streams = rng.capture()
         self.model.eval()
         with self.averaged(), torch.no_grad(), self.stepper.autocast():
             scores: dict[str, float] = self.world.share(self.evaluate(self.model) if self.world.main else None)
-            if self.score is not None:
-                self.compare(scores, self.score)
+            if self.best is not None:
+                self.best.judge(scores, self.model, status=status, world=self.world)
         self.model.train()
         rng.restore(streams)
         self.journal.write({"step": status.step, "epoch": status.epoch, "scores": scores})
         self.tell("on_evaluate", scores)
 
-    def compare(self, scores: dict[str, float], score: str) -> None:
-        """Keep the present weights if their score is the best so far."""
-        status = self.status
-        if score not in scores:
-            raise TrainingError(f"score: {score!r} was not among those evaluated ({', '.join(scores)})")
-        value = scores[score]
-        worse = status.best is not None and (value <= status.best if self.higher_is_better else value >= status.best)
-        if worse or math.isnan(value):
-            status.unimproved += 1
-            return
-        digest = self.world.first(lambda: save_tensors(self.training / BEST, self.model.state_dict()))
-        status.best, status.best_step, status.unimproved, status.best_sha256 = value, status.step, 0, digest or ""
-
-    def restore_best(self) -> None:
-        """Put the best weights into the model, if the file still holds them."""
-        path, status = self.training / BEST, self.status
-        reason = self.world.first(lambda: None if path.exists() and sha256(path) == status.best_sha256 else "damaged")
-        if self.world.share(reason) is None:
-            self.model.load_state_dict(load_tensors(path))
-        else:
-            self.warn(f"{path}: no longer holds the best weights (of step {status.best_step}); the last ones are kept")
-
-    def save(self) -> None:
-        status = self.status
-        if self.saved == status.step:
-            return
-        state = snapshot(self)
-        path = self.world.first(lambda: save_state(self.folder, status.step, state, keep=self.settings.keep))
-        self.saved = status.step
-        self.marks["save"] = status.elapsed
-        self.tell("on_save", str(path))
-
-    def load(self) -> Loaded:
-        """The newest valid state; the first rank finds it, all read it."""
-        found = self.world.first(lambda: load_latest(self.folder))
-        path = self.world.share(found and found.path)
-        return found or Loaded(state=load_state(path), path=path, warnings=[])
-
-    def tell(self, event: str, *details: Any) -> None:
-        for callback in self.callbacks:
-            heard = getattr(callback, event, None)
-            if heard is not None:
-                heard(self.status, *details)
-
-    def warn(self, message: str) -> None:
-        self.journal.write({"step": self.status.step, "warning": message})
-        self.tell("on_warning", message)
-
     def averaged(self) -> AbstractContextManager[None]:
         """While inside, the model has the weights that would be kept."""
         return self.average.applied() if self.average is not None else nullcontext()
 
-    # questions
+    def save(self) -> None:
+        if self.saved == self.status.step:
+            return
+        state = snapshot(self)
+        keep = self.settings.keep
+        path = self.world.first(lambda: save_state(self.training, self.status.step, state, keep=keep))
+        self.saved = self.status.step
+        self.pace.done("save_every", self.status)
+        self.tell("on_save", path)
 
-    @property
-    def training(self) -> Path:
-        return self.folder / "training"
+    def load(self) -> Loaded:
+        """The newest valid state; the first rank finds it, all read it."""
+        found = self.world.first(lambda: load_latest(self.training))
+        path = self.world.share(found and found.path)
+        return found or Loaded(state=load_state(path), path=path, warnings=[])
 
     def batches(self) -> Sequence[np.ndarray]:
         """The effective batches of the present epoch."""
@@ -342,35 +295,12 @@ class Run:
                 raise TrainingError("the data makes not a single batch; give more examples or a smaller batch")
         return self.order[1]
 
-    def planned(self) -> int:
-        """How many steps the run will have had at its end, as far as can be told."""
-        settings, status = self.settings, self.status
-        if settings.steps:
-            return settings.steps
-        if settings.epochs:
-            if status.epoch >= settings.epochs:
-                return status.step
-            epochs_left = settings.epochs - status.epoch
-            return status.step + epochs_left * len(self.batches()) - status.position
-        progress = max(status.elapsed / (settings.minutes * 60), 1e-6)
-        return max(status.step + 1, math.ceil(max(status.step, 1) / progress))
+    def tell(self, event: str, *details: Any) -> None:
+        for callback in self.callbacks:
+            listener = getattr(callback, event, None)
+            if listener is not None:
+                listener(self.status, *details)
 
-    def ended(self) -> str | None:
-        settings, status = self.settings, self.status
-        if settings.patience and status.unimproved >= settings.patience:
-            return "patience"
-        if settings.steps and status.step >= settings.steps:
-            return "steps"
-        if settings.epochs and status.epoch >= settings.epochs:
-            return "epochs"
-        if settings.minutes and status.elapsed >= settings.minutes * 60:
-            return "minutes"
-        return None
-
-    def due(self, what: str, every: Every) -> bool:
-        unit, size = interval(what, every)
-        if unit == "seconds":
-            return self.status.elapsed - self.marks[what] >= size
-        if unit == "epoch":
-            return self.status.position == 0 and self.status.step > 0
-        return size > 0 and self.status.step > 0 and self.status.step % size == 0
+    def warn(self, message: str) -> None:
+        self.journal.write({"step": self.status.step, "warning": message})
+        self.tell("on_warning", message)

@@ -50,7 +50,7 @@ def restore(run: Run, state: State) -> list[str]:
     if run.average is not None:
         run.average.load_state_dict(state["average"])
     vars(run.status).update(state["status"])
-    run.marks = dict.fromkeys(run.marks, run.status.elapsed)
+    run.pace.restart(run.status)
     run.stepper.accumulate = max(state["stepper"]["accumulate"], run.settings.accumulate)
     vars(run.stepper.scale).update(state["stepper"]["scale"])
     if len(state["ranks"]) == run.world.size:

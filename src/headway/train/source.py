@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +42,7 @@ class Status:
     position: int = 0  # effective batches of this epoch already used
     steps: int = 0  # planned; an estimate while the length is given in minutes
     elapsed: float = 0.0
+    factor: float = 0.0  # the schedule's, at the last step
     evaluated: int = -1  # the step of the last evaluation
     unimproved: int = 0  # evaluations since the best
     best: float | None = None
@@ -62,7 +64,7 @@ class Callback:
 
     def on_evaluate(self, status: Status, scores: dict[str, float]) -> None: ...
 
-    def on_save(self, status: Status, path: str) -> None: ...
+    def on_save(self, status: Status, path: Path) -> None: ...
 
     def on_warning(self, status: Status, message: str) -> None: ...
 

@@ -36,15 +36,14 @@ class Loaded:
     warnings: list[str]
 
 
-def states(folder: Path) -> list[Path]:
+def states(training: Path) -> list[Path]:
     """The complete states of a run, the newest first."""
-    found = [path for path in (folder / "training").glob("state-*") if path.name[6:].isdigit()]
+    found = [path for path in training.glob("state-*") if path.name[6:].isdigit()]
     return sorted(found, key=lambda path: int(path.name[6:]), reverse=True)
 
 
-def save_state(folder: Path, step: int, state: State, *, keep: int) -> Path:
+def save_state(training: Path, step: int, state: State, *, keep: int) -> Path:
     """Write a state and rotate the older ones; on failure the earlier states are as they were."""
-    training = folder / "training"
     target = training / f"state-{step}"
     partial = training / f"state-{step}{PARTIAL}"
     shelves = {part: Shelf() for part in state}
@@ -68,16 +67,16 @@ def save_state(folder: Path, step: int, state: State, *, keep: int) -> Path:
         _remove(target)
         partial.rename(target)
         flush(training)
-    for old in states(folder)[keep:]:
+    for old in states(training)[keep:]:
         _remove(old)
     return target
 
 
-def load_latest(folder: Path) -> Loaded:
+def load_latest(training: Path) -> Loaded:
     """The newest state whose every byte is as it was written; newer damaged ones are set aside and named."""
-    found = states(folder)
+    found = states(training)
     if not found:
-        raise TrainingError(f"{folder / 'training'}: there is no state to resume from; start a new run instead")
+        raise TrainingError(f"{training}: there is no state to resume from; start a new run instead")
     damaged: list[tuple[Path, str]] = []
     for path in found:
         problem = verify(path)
@@ -142,16 +141,16 @@ def load_tensors(path: Path) -> Tensors:
     return tensors | {name: tensors[standing] for name, standing in aliases.items()}
 
 
-def clean(folder: Path) -> None:
+def clean(training: Path) -> None:
     """Remove what an interrupted save left behind."""
-    for path in (folder / "training").glob(f"*{PARTIAL}"):
+    for path in training.glob(f"*{PARTIAL}"):
         _remove(path)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(training: Path) -> Iterator[None]:
     """Hold a run folder; a second process is refused with the first one's id."""
-    path = folder / "training" / "lock"
+    path = training / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         try:
@@ -160,7 +159,7 @@ def locked(folder: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise TrainingError(
-                f"{folder}: process {holder} is training in this folder; choose another folder"
+                f"{training.parent}: process {holder} is training in this folder; choose another folder"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -1,0 +1,53 @@
+"""Train: how long a run is and how often it pauses to evaluate and to save, measured in steps, epochs or time."""
+
+from __future__ import annotations
+
+import math
+
+from headway.train.settings import Every, Settings, interval
+from headway.train.source import Status
+
+
+class Pace:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.marks = {"eval_every": 0.0, "save_every": 0.0}  # the clock when each was last done
+
+    def planned(self, status: Status, batches: int) -> int:
+        """How many steps the run will have had at its end, if every epoch has as many `batches` as this one."""
+        settings = self.settings
+        if settings.steps:
+            return settings.steps
+        if settings.epochs:
+            return status.step + max(settings.epochs - status.epoch, 0) * batches - status.position
+        progress = max(status.elapsed / (settings.minutes * 60), 1e-6)
+        return max(status.step + 1, math.ceil(max(status.step, 1) / progress))
+
+    def ended(self, status: Status) -> str | None:
+        """Why the run is over, if it is."""
+        settings = self.settings
+        if settings.patience and status.unimproved >= settings.patience:
+            return "patience"
+        if settings.steps and status.step >= settings.steps:
+            return "steps"
+        if settings.epochs and status.epoch >= settings.epochs:
+            return "epochs"
+        if settings.minutes and status.elapsed >= settings.minutes * 60:
+            return "minutes"
+        return None
+
+    def due(self, name: str, status: Status) -> bool:
+        """Whether it is time for what the setting `name` says."""
+        every: Every = getattr(self.settings, name)
+        unit, size = interval(name, every)
+        if unit == "seconds":
+            return status.elapsed - self.marks[name] >= size
+        if unit == "epoch":
+            return status.position == 0 and status.step > 0
+        return size > 0 and status.step > 0 and status.step % size == 0
+
+    def done(self, name: str, status: Status) -> None:
+        self.marks[name] = status.elapsed
+
+    def restart(self, status: Status) -> None:
+        self.marks = dict.fromkeys(self.marks, status.elapsed)

@@ -91,11 +91,12 @@ def _partial(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
+        try:
+            yield partial
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -21,7 +21,7 @@ class LearnedConfig:
 
 @dataclass(frozen=True)
 class SinusoidalConfig:
-    count: int
+    count: int = 0  # positions that a published file keeps as a table; the formula itself has no end
     layout: Literal["interleaved", "halves"] = "interleaved"  # 2017: sin, cos, sin, cos…; Marian: all sin, all cos
 
 

@@ -1,0 +1,134 @@
+"""Data room: a person's data as train, valid and test rows that can be walked again and again.
+
+Given splits are used as they are. Otherwise an example's content decides whether it is held out; running text keeps its
+order, and its last tenth is held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from headway.data.builtin import builtin
+from headway.data.lines import text as text_of
+from headway.data.read import Row, guess, read
+from headway.data.split import bare_suffix, find_parts, held_out
+from headway.data.store import fingerprint
+from headway.errors import DataError
+
+Walk = Callable[[], Iterator[Row]]
+HELD_OUT = 0.1
+PIECE = 1 << 14  # characters; a piece of running text ends at a line end
+
+
+@dataclass(frozen=True)
+class DataSet:
+    name: str
+    layout: str  # how the files are read, in a line
+    fingerprint: str
+    train: Walk
+    valid: Walk
+    test: Walk | None = None
+
+
+def open_builtin(task: str, *, size: int | None = None, seed: int = 0) -> DataSet:
+    """The built-in data; its test part is held out."""
+    train = builtin(task, split="train", size=size, seed=seed)
+    test = builtin(task, split="test", size=None if size is None else max(1, size // 10), seed=seed)
+    return DataSet(
+        f"built-in data for {task}",
+        "generated",
+        f"builtin {task} {len(train)} {seed}",
+        lambda: iter(train),
+        lambda: iter(test),
+        lambda: iter(test),
+    )
+
+
+def open_files(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    fields: Sequence[str],
+    columns: Mapping[str, str],
+    valid: str | Path | Sequence[str | Path] | None = None,
+    running: bool = False,
+) -> DataSet:
+    """`running`: the task reads running text, so a plain text file is one long text and not a list of lines."""
+    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    for path in given:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder")
+    parallel = len(given) == 2 and {"source", "target"} <= set(fields)
+    parts = find_parts(given[0] if len(given) == 1 else given)
+    train_files = list(parts.train) or given
+    valid_files = _as_paths(valid) if valid is not None else list(parts.valid)
+    mark = "\n".join(f"{path.name} {fingerprint(path)}" for path in [*train_files, *valid_files])
+    if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
+        return _running(train_files, valid_files, mark)
+    layout = guess(train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns)
+
+    def rows(files: Sequence[Path]) -> Iterator[Row]:
+        return iter(read(list(files), fields=fields, columns=columns))
+
+    if valid_files:
+        train, held = lambda: rows(train_files), lambda: rows(valid_files)
+    else:
+        train = lambda: (row for row in rows(train_files) if not held_out(row, share=HELD_OUT))  # noqa: E731
+        held = lambda: (row for row in rows(train_files) if held_out(row, share=HELD_OUT))  # noqa: E731
+    test = (lambda: rows(parts.test)) if parts.test else None
+    return DataSet(", ".join(path.name for path in train_files), str(layout), mark, train, held, test)
+
+
+def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet:
+    name = ", ".join(path.name for path in train)
+    if valid:
+        return DataSet(name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid))
+    total = sum(len(row.fields["text"]) for row in _pieces(train))
+    if not total:
+        raise DataError(f"{name}: there is no text in it")
+    keep = int(total * (1 - HELD_OUT))
+    return DataSet(
+        name,
+        "running text; its last tenth is held out",
+        mark,
+        lambda: _between(_pieces(train), 0, keep),
+        lambda: _between(_pieces(train), keep, total),
+    )
+
+
+def _pieces(files: Sequence[Path]) -> Iterator[Row]:
+    """The text in order, cut at line ends, with nothing lost: the pieces joined are the file."""
+    for path in files:
+        line, pending = 1, ""
+        for chunk in text_of(path):
+            pending += chunk
+            while len(pending) > PIECE:
+                end = pending.find("\n", PIECE) + 1
+                if not end:
+                    break
+                yield Row({"text": pending[:end]}, f"{path.name}:{line}")
+                line += pending.count("\n", 0, end)
+                pending = pending[end:]
+        if pending:
+            yield Row({"text": pending}, f"{path.name}:{line}")
+
+
+def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
+    """The characters from `start` to `end` of the rows' text, joined."""
+    at = 0
+    for row in rows:
+        text = row.fields["text"]
+        cut = text[max(0, start - at) : max(0, end - at)]
+        at += len(text)
+        if cut:
+            yield Row({"text": cut}, row.where)
+
+
+def _as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+
+
+def first(walk: Walk, count: int) -> list[Row]:
+    return list(islice(walk(), count))

@@ -1,0 +1,54 @@
+"""Data room: the truncation ledger. Nothing is cut silently: what was cut is counted, with its share and worst case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.errors import DataError
+
+
+@dataclass
+class Ledger:
+    """`policy` "error" refuses what does not fit; "truncate" cuts it and keeps count, part by part."""
+
+    policy: str = "truncate"
+    seen: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    limit: dict[str, int] = field(default_factory=dict)
+    worst: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def fit(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
+        """`ids`, cut to `limit` if it must be; `last` (an end token) then stays the last."""
+        self.seen[part] = self.seen.get(part, 0) + 1
+        if len(ids) <= limit:
+            return ids
+        if self.policy == "error":
+            raise DataError(
+                f"{where}: {part} has {len(ids)} tokens, the model takes {limit}; "
+                "shorten it, raise the limit, or set overflow=truncate"
+            )
+        self.cut[part] = self.cut.get(part, 0) + 1
+        self.limit[part] = limit
+        if len(ids) > self.worst.get(part, (0, ""))[0]:
+            self.worst[part] = (len(ids), where)
+        return ids[:limit] if last is None else [*ids[: limit - 1], last]
+
+    def lines(self) -> list[str]:
+        return [
+            f"{part}: {count} of {self.seen[part]} cut to {self.limit[part]} tokens "
+            f"({count / self.seen[part]:.1%}); the longest had {self.worst[part][0]} ({self.worst[part][1]})"
+            for part, count in self.cut.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            part: {
+                "cut": count,
+                "of": self.seen[part],
+                "limit": self.limit[part],
+                "longest": self.worst[part][0],
+                "where": self.worst[part][1],
+            }
+            for part, count in self.cut.items()
+        }

@@ -1,0 +1,118 @@
+"""Room: tasks. `generate`: the next token, again and again (GPT-like). Trains on running text; answers by going on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.read import Row
+from headway.errors import ConfigError
+from headway.generate import GenerationSettings
+from headway.generate import generate as search
+from headway.models import recipes
+from headway.models.config import LanguageHeadConfig, ModelConfig
+from headway.models.decoder import Decoder
+from headway.models.recipes import Recipe, Size
+from headway.preprocess.text import Tokenizer
+from headway.tasks.task import Example, Task, Walk, device_of, ids_array
+
+
+@dataclass
+class Generate(Task):
+    name: ClassVar[str] = "generate"
+    fields: ClassVar[tuple[str, ...]] = ("text",)
+    score: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    running: ClassVar[bool] = True
+
+    kind: Literal["char", "bpe"] = "bpe"
+    vocab: int = 4096
+    context: int = 256
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        settings = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        if tokenizer is None:
+            texts = (row.fields["text"] for row in rows())
+            settings.tokenizer = Tokenizer.train(texts, kind=settings.kind, size=settings.vocab)
+        return settings
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        return recipes.decoder(size, recipe, vocab=len(self.tokenizer), context=self.context)
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        if not isinstance(model, Decoder) or not isinstance(model.config.head, LanguageHeadConfig):
+            raise ConfigError("generate starts from a decoder with a language-model head (GPT-2, LLaMA, …)")
+        if model.config.context is not None:
+            self.context = min(self.context, model.config.context)
+        return model
+
+    def examples(self, row: Row) -> list[Example]:
+        """Pieces of running text follow each other; a row of a table is a document of its own and ends with </s>."""
+        ids = self.tokenizer.encode(row.fields["text"], special=False)
+        return [{"ids": ids_array(ids)}] if ids else []
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])
+        inputs, targets = windows[:, :-1], windows[:, 1:]  # (batch, context)
+        return Batch({"ids": inputs}, {"ids": targets}, count=targets.numel(), where=where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        logits = model(**batch.inputs).logits
+        return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
+
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        assert isinstance(model, Decoder)
+        prompts = [self.prompt(text) for text in inputs]
+        defaults: dict[str, Any] = {"max_new_tokens": 100, "temperature": 0.8, "top_p": 0.95}
+        eos = [] if self.tokenizer.eos_id is None else [self.tokenizer.eos_id]
+        settings = GenerationSettings(**{**defaults, "eos_ids": tuple(eos), **options})
+        found = search(model, prompts, settings)
+        return [self.tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+
+    def prompt(self, text: str) -> list[int]:
+        ids = self.tokenizer.encode(text, special=False)
+        bos = self.tokenizer.bos_id
+        return ids or [bos if bos is not None else 0]
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
+        """Over the whole text, in windows of the context length: nats a token, perplexity, bits a byte."""
+        ids: list[int] = []
+        size = 0
+        for row in rows:
+            ids += self.tokenizer.encode(row.fields["text"], special=False)
+            size += len(row.fields["text"].encode())
+        total, count = self.text_loss(model, ids)
+        loss = total / max(count, 1)
+        return {
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700)),
+            "bits_per_byte": total / math.log(2) / max(size, 1),
+            "tokens": float(count),
+        }
+
+    @torch.no_grad()
+    def text_loss(self, model: nn.Module, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:
+        """(summed loss, predictions): every token but the first is predicted once, from its own window."""
+        device, context = device_of(model), self.context
+        stream = torch.tensor(ids, device=device)
+        full = max(0, (len(ids) - 1) // context)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for start in range(0, full, rows):
+            at = torch.arange(start, min(start + rows, full), device=device)[:, None] * context
+            block = stream[at + torch.arange(context + 1, device=device)]
+            logits = model(block[:, :-1]).logits
+            total += F.cross_entropy(logits.flatten(0, 1), block[:, 1:].flatten(), reduction="sum").double()
+        rest = stream[full * context :]
+        if len(rest) > 1:
+            logits = model(rest[None, :-1]).logits
+            total += F.cross_entropy(logits[0], rest[1:], reduction="sum").double()
+        return float(total), max(len(ids) - 1, 0)

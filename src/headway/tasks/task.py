@@ -1,0 +1,148 @@
+"""Room: tasks. What is asked of a model: row → examples → batch, output → loss, output → answer, answers → score.
+
+A task object is what was decided before training (tokenizer, labels, limits) and is saved beside the model; its fields
+other than the tokenizer are its options. One file a task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.ledger import Ledger
+from headway.data.read import Row
+from headway.errors import ConfigError
+from headway.models.config import ModelConfig
+from headway.models.recipes import Recipe, Size
+from headway.preprocess.text import Tokenizer
+
+Example = dict[str, np.ndarray]
+Walk = Callable[[], Iterator[Row]]
+IGNORE = -100  # a target that is not asked for
+
+
+@dataclass
+class Task(ABC):
+    name: ClassVar[str]
+    fields: ClassVar[tuple[str, ...]]  # what a raw row must have
+    score: ClassVar[str]  # the figure that decides which weights are best
+    higher_is_better: ClassVar[bool] = True
+    stacks: ClassVar[int] = 1  # 2: encoder and decoder
+    running: ClassVar[bool] = False  # reads running text
+    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
+
+    tokenizer: Tokenizer = field(repr=False)
+    overflow: Literal["truncate", "error"] = "truncate"
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.overflow)
+
+    # --- before training
+
+    @classmethod
+    @abstractmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        """Decides everything that depends on the data: the tokenizer (unless one is given), the labels."""
+
+    @abstractmethod
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        """The model for this task, from scratch."""
+
+    @abstractmethod
+    def adapt(self, model: nn.Module) -> nn.Module:
+        """A trained model made ready for this task: a new head if it needs one."""
+
+    # --- learning
+
+    @abstractmethod
+    def examples(self, row: Row) -> list[Example]:
+        """One row as arrays of whole numbers; several when it is cut into windows."""
+
+    def length(self, example: Example) -> int:
+        """What padding depends on."""
+        return max(len(value) for value in example.values())
+
+    @abstractmethod
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        """`seeds` has a key per example, for tasks that draw at random: equal whatever batch it lands in."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Loss: ...
+
+    # --- using
+
+    @abstractmethod
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """What a person gets, one for each input."""
+
+    def input(self, row: Row) -> Any:
+        """The part of a row that a model is shown."""
+        if len(self.input_fields) == 1:
+            return row.fields[self.input_fields[0]]
+        return {name: row.fields[name] for name in self.input_fields}
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]: ...
+
+    def measure(self, row: Row) -> dict[str, int]:
+        """Lengths in tokens, part by part, before anything is cut."""
+        return {}
+
+    def limits(self) -> dict[str, int]:
+        return {}
+
+    # --- keeping
+
+    def to_dict(self) -> dict[str, Any]:
+        skipped = {"tokenizer"}
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], tokenizer: Tokenizer) -> Self:
+        names = {f.name for f in dataclasses.fields(cls)} - {"tokenizer"}
+        unknown = [name for name in data if name not in names]
+        if unknown:
+            raise ConfigError(f"headway.json: task {cls.name} has no option {unknown[0]!r}; known: {', '.join(sorted(names))}")
+        return cls(tokenizer=tokenizer, **data)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> Tensor:
+    """(row, longest), filled up on the right."""
+    out = torch.full((len(rows), max(len(row) for row in rows)), value, dtype=torch.long)
+    for index, row in enumerate(rows):
+        out[index, : len(row)] = torch.as_tensor(np.asarray(row, dtype=np.int64))
+    return out
+
+
+def mask_of(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
+    """(row, longest), True = real; None when nothing is padded, which lets the fast kernel run without a mask."""
+    lengths = [len(row) for row in rows]
+    if min(lengths) == max(lengths):
+        return None
+    return torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+
+
+def only(**tensors: Tensor | None) -> dict[str, Tensor]:
+    """Those that are there."""
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def ids_array(ids: Sequence[int]) -> np.ndarray:
+    return np.asarray(ids, dtype=np.int32)

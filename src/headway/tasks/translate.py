@@ -1,0 +1,160 @@
+"""Room: tasks. `translate`: a source text becomes a target text (encoder-decoder, teacher forcing, shifted right).
+`summarize` is the same question with other limits and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.read import Row
+from headway.errors import ConfigError
+from headway.generate import GenerationSettings
+from headway.generate import generate as search
+from headway.models import recipes
+from headway.models.config import ModelConfig
+from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.recipes import Recipe, Size
+from headway.preprocess.text import Tokenizer
+from headway.tasks import scores
+from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+
+
+@dataclass
+class Translate(Task):
+    name: ClassVar[str] = "translate"
+    fields: ClassVar[tuple[str, ...]] = ("source", "target")
+    score: ClassVar[str] = "bleu"
+    stacks: ClassVar[int] = 2
+    input_fields: ClassVar[tuple[str, ...]] = ("source",)
+
+    vocab: int = 6000
+    source_limit: int = 256  # tokens
+    target_limit: int = 256
+    label_smoothing: float = 0.1
+    prefix: str = ""  # put before every source (T5's "translate English to German: ")
+    beams: int = 5
+    length_penalty: float = 1.0
+    start_id: int = 0
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        if tokenizer is None:
+            task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=task.vocab)
+            assert task.tokenizer.bos_id is not None
+            task.start_id = task.tokenizer.bos_id
+        return task
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        return recipes.encoder_decoder(
+            size, recipe, vocab=len(self.tokenizer), context=self.target_limit, start_id=self.start_id
+        )
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        if not hasattr(model, "start") or not hasattr(model, "step"):
+            raise ConfigError(f"{self.name} starts from an encoder-decoder (T5, BART, Marian, …)")
+        assert isinstance(model, EncoderDecoder)
+        self.start_id = model.config.start_id
+        return model
+
+    # --- learning
+
+    def source_ids(self, text: str, *, where: str) -> list[int]:
+        ids = self._ended(self.prefix + text)
+        return self.ledger.fit(ids, self.source_limit, part="source", where=where, last=ids[-1])
+
+    def _ended(self, text: str) -> list[int]:
+        """As the tokenizer wraps a text, with an end token in any case."""
+        ids, eos = self.tokenizer.encode(text), self.tokenizer.eos_id
+        if ids[:1] == [self.tokenizer.bos_id] and eos is not None and ids[-1] != eos:
+            ids = ids[1:]  # a tokenizer of our own begins with <s>, which is the decoder's business
+        return ids if eos is None or ids[-1:] == [eos] else [*ids, eos]
+
+    def examples(self, row: Row) -> list[Example]:
+        target = self._ended(row.fields["target"])
+        target = self.ledger.fit(target, self.target_limit, part="target", where=row.where, last=target[-1])
+        source = self.source_ids(row.fields["source"], where=row.where)
+        return [{"source": ids_array(source), "target": ids_array(target)}]
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        fill = self.tokenizer.pad_id or 0
+        sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
+        wanted = pad(targets, IGNORE)  # (batch, target)
+        shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
+        inputs = only(ids=pad(sources, fill), mask=mask_of(sources), decoder_ids=shifted)
+        return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        logits = model(**batch.inputs).logits.flatten(0, 1)
+        wanted = batch.targets["ids"].flatten()
+        smoothing = self.label_smoothing if model.training else 0.0
+        total = F.cross_entropy(logits, wanted, ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum")
+        return Loss(total)
+
+    # --- using
+
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """Beam search; texts of similar length share a batch, and the answers come in the order of the texts."""
+        beams = options.pop("beams", self.beams)
+        settings = GenerationSettings(
+            **{
+                "max_new_tokens": self.target_limit,
+                "beams": beams,
+                "temperature": 0.0,
+                "length_penalty": self.length_penalty,
+                "eos_ids": () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,),
+                **options,
+            }
+        )
+        sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        out: list[Any] = [None] * len(sources)
+        for chunk in batches(order, max(1, 128 // max(1, beams))):
+            found = search(model, [[self.start_id]] * len(chunk), settings, sources=[sources[i] for i in chunk])
+            for index, hypotheses in zip(chunk, found, strict=True):
+                texts = [self.tokenizer.decode(hypothesis.ids) for hypothesis in hypotheses]
+                out[index] = texts if settings.n > 1 else texts[0]
+        return out
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, rows: Iterable[Row], *, beams: int = 1) -> dict[str, float]:
+        """Loss a token, exact matches, and the field's scores of the text, greedy unless told."""
+        rows = list(rows)
+        found = self.answer(model, [self.input(row) for row in rows], beams=beams)
+        references = [_references(row) for row in rows]
+        exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
+        return {"loss": self.mean_loss(model, rows), "exact": exact / max(len(rows), 1), **self.text_scores(found, rows)}
+
+    def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
+        return scores.translation(found, [_references(row) for row in rows])
+
+    def mean_loss(self, model: nn.Module, rows: Sequence[Row]) -> float:
+        total, count, device = 0.0, 0, device_of(model)
+        for chunk in batches(rows, 32):
+            examples = [example for row in chunk for example in self.examples(row)]
+            batch = self.collate(examples, seeds=[()] * len(examples), where=[]).to(device)
+            total += float(self.loss(model, batch).total)
+            count += batch.count
+        return total / max(count, 1)
+
+    def measure(self, row: Row) -> dict[str, int]:
+        return {part: len(self._ended(row.fields[part])) for part in ("source", "target")}
+
+    def limits(self) -> dict[str, int]:
+        return {"source": self.source_limit, "target": self.target_limit}
+
+
+def _references(row: Row) -> list[str]:
+    return row.fields.get("targets") or [row.fields["target"]]
+
+
+def _texts(rows: Walk) -> Iterator[str]:
+    for row in rows():
+        yield row.fields["source"]
+        yield row.fields["target"]

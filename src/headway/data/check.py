@@ -63,7 +63,7 @@ def near_duplicates(labels: Iterable[str]) -> list[list[str]]:
     """Labels that differ only in case, space, hyphen or underscore."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label in labels:
-        groups[re.sub(r"[\s_-]+", " ", label.casefold()).strip() or label].append(label)
+        groups[re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", label.casefold().strip())].append(label)
     return [sorted(group) for group in groups.values() if len(group) > 1]
 
 

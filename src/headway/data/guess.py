@@ -164,10 +164,13 @@ def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: 
         return False
     if any(matches(name, first) for name in fields):
         return True
+    if "label" not in fields or any(" " in cell.strip() for cell in first):
+        return False
     numbered = [dict(zip(map(str, range(len(cells))), cells, strict=True)) for cells in rest]
     label = label_column(list(map(str, range(len(first)))), sample=numbered)
-    distinct = len({cells[label] for cells in numbered}) if label is not None else 0
-    return "label" in fields and 0 < distinct <= len(rest) // 2  # a known label would have come again below
+    phrases = [sum(" " in cell for name, cell in cells.items() if name != label) > 0 for cells in numbered]
+    recurs = len({cells[label] for cells in numbered if label is not None}) <= len(rest) // 2
+    return recurs and sum(phrases) > 0.8 * len(rest)  # single words over phrases, and no label that comes again
 
 
 def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:

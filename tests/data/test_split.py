@@ -1,0 +1,74 @@
+"""Held-out rows are chosen by their content, and given parts are found by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.data.row import Row
+from headway.data.split import digest, find_parts, held_out, inputs
+from headway.errors import DataError
+
+TEXT = st.text(st.characters(codec="utf-8"))
+
+
+@given(TEXT, TEXT, st.floats(0, 1), st.floats(0, 1))
+def test_equal_inputs_stay_together_and_shares_nest(text, label, share, more):
+    row = Row({"text": text, "label": label}, "a:1")
+    twin = Row({"label": "another", "text": f" {text}\n"}, "b:7")
+    assert held_out(row, share=share) == held_out(twin, share=share)
+    assert held_out(row, share=min(share, more)) <= held_out(row, share=max(share, more))
+
+
+def test_the_share_is_kept():
+    rows = [Row({"text": f"example {number}"}, "") for number in range(20_000)]
+    assert sum(held_out(row, share=0.1) for row in rows) == pytest.approx(2000, abs=200)
+    assert not any(held_out(row, share=0.0) for row in rows)
+    assert all(held_out(row, share=1.0) for row in rows)
+
+
+def test_the_choice_never_changes():
+    """Goldens: a resumed or repeated run must hold out the same rows."""
+    assert digest(Row({"text": "hello"}, ""), fields=["text"]) == GOLDEN
+
+
+GOLDEN = 0xFE616DDA7929C853
+
+
+def test_questions_on_one_context_stay_together():
+    rows = [Row({"question": f"q{i}", "context": "same", "answers": []}, "") for i in range(50)]
+    assert len({held_out(row, share=0.5) for row in rows}) == 1
+    assert len({inputs(row) for row in rows}) == 50
+
+
+def test_fields_do_not_run_together():
+    one, two = Row({"a": "x y", "b": "z"}, ""), Row({"a": "x", "b": "y z"}, "")
+    assert inputs(one) != inputs(two)
+
+
+@pytest.mark.parametrize("valid", ["dev", "val", "valid", "validation"])
+def test_parts_of_a_folder(tmp_path, valid):
+    for name in ("train.tsv", f"{valid}.tsv", "test.tsv", "LICENSE", ".hidden"):
+        (tmp_path / name).write_text("x\ty\n")
+    parts = find_parts(tmp_path)
+    assert [[path.name for path in part] for part in (parts.train, parts.valid, parts.test)] == [
+        ["train.tsv"], [f"{valid}.tsv"], ["test.tsv"]
+    ]  # fmt: skip
+    assert find_parts(tmp_path, valid=tmp_path / "mine.tsv").valid == (tmp_path / "mine.tsv",)
+
+
+def test_a_file_or_an_undivided_folder_is_all_train(tmp_path):
+    (tmp_path / "dev-v2.0.json").write_text("{}")
+    assert find_parts(tmp_path).train == (tmp_path,)
+    assert find_parts([tmp_path / "a", tmp_path / "b"]).train == (tmp_path / "a", tmp_path / "b")
+
+
+def test_what_is_ambiguous_is_refused(tmp_path):
+    for name in ("train.tsv", "train.csv"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(DataError, match=r"several kinds of train files \(train\.csv, train\.tsv\)"):
+        find_parts(tmp_path)
+    (tmp_path / "other").mkdir()
+    for name in ("dev.tsv", "test.tsv"):
+        (tmp_path / "other" / name).write_text("x")
+    with pytest.raises(DataError, match="none whose name begins with train"):
+        find_parts(tmp_path / "other")

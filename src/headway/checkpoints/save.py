@@ -52,21 +52,23 @@ def save_tensors(
             _write_tensors(partials[file], {name: tensors[name] for name in names}, metadata)
         if len(files) > 1:
             partials[INDEX] = written.enter_context(_partial(folder / INDEX))
-            _write_json(partials[INDEX], _index(tensors, files, shards))
+            partials[INDEX].write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
+            _sync(partials[INDEX])
             # Shards without an index are no model, so a crash between the renames is noticed, never a mixture.
             (folder / INDEX).unlink(missing_ok=True)
         for file, partial in partials.items():
             os.replace(partial, folder / file)
     _sync_folder(folder)
-    for old in folder.iterdir():
+    for old in list(folder.iterdir()):
         if old.name not in partials and (old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)):
             old.unlink()
 
 
 def save_json(path: str | os.PathLike[str], value: Any, *, sort_keys: bool = False) -> None:
     """Write a value as readable JSON, atomically."""
+    text = _json(Path(path), value, sort_keys=sort_keys)
     with replacing(path) as partial:
-        _write_json(partial, value, sort_keys=sort_keys)
+        partial.write_text(text, encoding="utf-8")
 
 
 @contextmanager
@@ -165,12 +167,8 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return ready
 
 
-def _write_json(path: Path, value: Any, *, sort_keys: bool = False) -> None:
+def _json(path: Path, value: Any, *, sort_keys: bool = False) -> str:
     try:
-        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys)
+        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n"
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: not a value JSON can hold: {error}") from error
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())

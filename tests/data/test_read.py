@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -227,6 +228,39 @@ def test_squad(tmp_path):
     assert found[0]["impossible"] is True and found[0]["answers"] == []
     with pytest.raises(DataError, match=r"bad\.json:1: answers: each needs a text and a whole number"):
         fields(write(tmp_path, "bad.json", squad(answers=[{"text": "Bob", "answer_start": "0"}])), names)
+
+
+def test_parquet_rows(tmp_path, monkeypatch):
+    """The wiring, with a stand-in for pyarrow; where pyarrow is installed the next test uses it."""
+
+    class Batch(list):
+        def to_pylist(self):
+            return self
+
+    class ParquetFile:
+        def __init__(self, path):
+            self.path = path
+
+        def iter_batches(self, batch_size):
+            yield Batch(GOOD[:2])
+            yield Batch(GOOD[2:])
+            if self.path.name == "cut.parquet":
+                raise OSError("unexpected end")
+
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", SimpleNamespace(ParquetFile=ParquetFile))
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace())
+    assert fields(write(tmp_path, "x.parquet", b"PAR1....")) == GOOD
+    with pytest.raises(DataError, match=r"cut\.parquet:4: the Parquet file is damaged"):
+        fields(write(tmp_path, "cut.parquet", b"PAR1...."))
+
+
+def test_parquet_with_pyarrow(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(GOOD), tmp_path / "x.parquet")
+    assert fields(tmp_path / "x.parquet") == GOOD
+    with pytest.raises(DataError, match=r"y\.parquet:1: the Parquet file is damaged"):
+        fields(write(tmp_path, "y.parquet", b"PAR1 no more"))
 
 
 def test_parquet_names_its_extra(tmp_path, monkeypatch):

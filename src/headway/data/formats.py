@@ -210,18 +210,19 @@ def whole(source: Source) -> Iterator[Record]:
 
 
 def parquet(source: Source) -> Iterator[Record]:
-    number = 0
-    for batch in parquet_module(source.path).ParquetFile(source.path).iter_batches(batch_size=256):
-        for record in batch.to_pylist():
-            number += 1
-            yield number, record
-
-
-def parquet_module(path: Path) -> Any:
+    """Rows are counted from 1, as there are no lines."""
     try:
-        return importlib.import_module("pyarrow.parquet")
+        module = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise DataError(f"{path}: reading Parquet needs pyarrow; install headway[parquet].") from error
+        raise DataError(f"{source.path}: reading Parquet needs pyarrow; install headway[parquet].") from error
+    number = 0
+    try:
+        for batch in module.ParquetFile(source.path).iter_batches(batch_size=256):
+            for record in batch.to_pylist():
+                number += 1
+                yield number, record
+    except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
+        raise DataError(f"{source.path}:{number + 1}: the Parquet file is damaged here ({error}).") from error
 
 
 def _object(value: Any, *, where: str) -> dict[str, Any]:

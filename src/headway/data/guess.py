@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from headway.data import formats
 from headway.data.columns import assign, label_column, listing, matches
@@ -183,10 +182,3 @@ def _with(layout: Layout, *, mapping: Mapping[str, str], columns: Sequence[str])
 
 def _no_examples(path: Path) -> DataError:
     return DataError(f"{path}: the file holds no examples, only blank lines.")
-
-
-def record_value(record: Mapping[str, Any], column: str, *, where: str, name: str) -> Any:
-    """The value of a column, or the error that names field and columns."""
-    if column in record:
-        return record[column]
-    raise DataError(f'{where}: {name}: the field "{column}" is missing; found {listing(record)}.')

@@ -102,7 +102,9 @@ class _Cursor:
         while True:
             try:
                 value, end = DECODER.raw_decode(self.buffer, self.at)
-                if end < len(self.buffer) or not self._grow():
+                tail = self.buffer[end : end + 3]
+                cut = len(tail) < 3 and not tail.strip(".eE+-")  # a number may go on in the next piece
+                if not cut or not self._grow():
                     break
             except (ValueError, RecursionError):
                 if len(self.buffer) - self.at > self.limits.line_bytes:
@@ -122,7 +124,8 @@ class _Cursor:
 
     def _grow(self) -> bool:
         piece = next(self.pieces, "")
-        self.buffer, self.at = self.buffer[self.at :] + piece, 0
+        if piece:
+            self.buffer, self.at = self.buffer[self.at :] + piece, 0
         return bool(piece)
 
 

@@ -198,6 +198,7 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
     packed, unpacked, number = 0, 0, 1
     member = None  # the gzip member being unpacked; a file may hold several
+    pieces = bytearray()
     for chunk in _chain(first, rest):
         packed += len(chunk)
         full = False  # the last piece filled its buffer, so more may be waiting inside
@@ -219,7 +220,10 @@ def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> 
                     "or raise limits=Limits(unpack_ratio=…)."
                 )
             number += piece.count(b"\n")
-            if piece:
-                yield piece
+            pieces += piece
+            if len(pieces) >= CHUNK:
+                yield bytes(pieces)
+                pieces.clear()
+    yield bytes(pieces)
     if member is not None:
         raise DataError(f"{path}:{number}: the gzip file is cut off here; fetch it again.")

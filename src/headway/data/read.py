@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.data import formats
-from headway.data.columns import assign
-from headway.data.guess import guess_file, guess_parallel, is_parallel, record_value
+from headway.data.columns import assign, listing
+from headway.data.guess import guess_file, guess_parallel, is_parallel
 from headway.data.lines import DEFAULT, Limits, count_lines, lines
 from headway.data.row import Layout, Row, convert
 from headway.data.split import data_files, find_parts
@@ -91,7 +91,9 @@ class Rows(Iterator[Row]):
 def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -> Row:
     fields: dict[str, Any] = {}
     for name, column in mapping.items():
-        fields |= convert(name, record_value(record, column, where=where, name=name), where=where)
+        if column not in record:
+            raise DataError(f'{where}: {name}: the field "{column}" is missing; found {listing(record)}.')
+        fields |= convert(name, record[column], where=where)
     if "words" in fields and "tags" in fields and len(fields["words"]) != len(fields["tags"]):
         raise DataError(f"{where}: tags: {len(fields['tags'])} tags for {len(fields['words'])} words.")
     return Row(fields, where)

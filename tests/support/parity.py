@@ -38,6 +38,7 @@ class Case:
     note: str = ""
     mutate: str = "stack.blocks.0.attention_residual.norm"  # what the mutation check takes out (below encoder/decoder)
     not_defined: tuple[str, ...] = ()  # checks that the architecture itself does not promise
+    prepare: Callable[[Any], None] | None = None  # done to the reference model before it is saved
 
     def __str__(self) -> str:
         return f"{self.model} {self.note}".strip()
@@ -65,10 +66,13 @@ def make_pair(case: Case, folder: Path) -> Pair:
     config = kind.config_class(**case.config)
     config._attn_implementation = "eager"
     reference = kind(config).eval()
+    if case.prepare is not None:
+        case.prepare(reference)
+    learned = [parameter for parameter in reference.parameters() if parameter.requires_grad]
+    saved = [buffer for name, buffer in reference.named_buffers() if name in reference.state_dict()]
     with torch.no_grad():
-        for parameter in reference.parameters():  # nothing may hide behind a zero or a one
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.05)
+        for tensor in learned + [buffer for buffer in saved if buffer.is_floating_point()]:
+            tensor.add_(torch.randn_like(tensor) * 0.05)  # nothing may hide behind a zero or a one
     reference.save_pretrained(folder)
     return Pair(case, reference, headway.load(folder), folder)
 

@@ -17,6 +17,11 @@ MODULES = {  # model_type → the file that knows it
     "mistral": "llama",
     "qwen2": "llama",
     "qwen3": "llama",
+    "t5": "t5",
+    "mt5": "t5",
+    "bart": "bart",
+    "mbart": "bart",
+    "marian": "marian",
     "gpt-nano": "mingpt",
     "headway": "headway",
 }

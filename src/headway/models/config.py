@@ -28,6 +28,7 @@ class StackConfig:
     layers: int
     causal: bool = False
     final_norm: bool = False
+    final_dropout: float = 0.0  # after the final norm
     score_bias: RelativeBiasConfig | Literal["alibi"] | None = None
     windows: tuple[int | None, ...] = ()  # sliding window of each layer; empty: none has one
 
@@ -193,7 +194,7 @@ def validate(config: Any, *, path: str = "config") -> None:
             raise ConfigError(f"{name} is {value}: it must be a finite number")
         elif isinstance(value, float) and field.name == "eps" and value < 0:
             raise ConfigError(f"{name} is {value}: it must not be negative")
-        elif isinstance(value, float) and field.name == "dropout" and not 0 <= value < 1:
+        elif isinstance(value, float) and field.name.endswith("dropout") and not 0 <= value < 1:
             raise ConfigError(f"{name} is {value}: it must be from 0 to below 1")
         elif isinstance(value, int) and not isinstance(value, bool):
             _positive(name, field.name, value)

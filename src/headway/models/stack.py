@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers import masks
@@ -65,7 +66,9 @@ class Stack(nn.Module):
                 cross_cache=cache.cross[layer] if cache is not None else None,
                 keep=real,
             )
-        return self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
+        x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
+        dropout = self.config.final_dropout if self.training else 0.0
+        return F.dropout(x, dropout) if dropout else x
 
     def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:
         size = self.config.windows[layer] if self.config.windows else None

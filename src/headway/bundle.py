@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save_tensors
 from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
-from headway.checkpoints.rules import Alias, AnyRule, Constant, Dropped, Rule, to_ours, to_theirs
+from headway.checkpoints.rules import Alias, AnyRule, Copied, to_ours, to_theirs
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
@@ -81,10 +81,10 @@ class Bundle:
     def _positions(self, ids: Tensor, given: Tensor | None) -> Tensor:
         if given is not None:
             return given
-        pad = family_named(self.family).positions_skip_pad and self.foreign.get("pad_token_id")
-        if isinstance(pad, int) and not isinstance(pad, bool):
-            keep = ids != pad  # RoBERTa gives padding no position
-            return ((keep.long().cumsum(1)) * keep - 1).clamp(min=-1)
+        if family_named(self.family).positions_skip_pad:  # the row before position 0 is padding's, and has its id
+            pad = self.config.embedding.positions.offset - 1  # type: ignore[union-attr]
+            keep = (ids != pad).long()
+            return keep.cumsum(1) * keep - 1
         return torch.arange(ids.shape[1], device=ids.device)[None]
 
     @torch.no_grad()
@@ -156,6 +156,7 @@ def load(
     keys = Keys(foreign)
     config = kind.read(keys, wanted)
     keys.done()
+    config = kind.fit(config, list(tensors))
     model = build(config, device="meta")
     rules = rules_of(kind, config, names=list(tensors))
     try:
@@ -194,15 +195,10 @@ def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None =
     out: list[AnyRule] = []
     for rule in kind.rules(config):
         theirs = rule.theirs.replace("{base}", base)
-        match rule:
-            case Rule():
-                out.append(Rule(rule.ours, theirs, rule.to_ours, rule.to_theirs))
-            case Dropped():
-                out.append(Dropped(theirs, rule.why))
-            case Constant():
-                out.append(Constant(theirs, rule.make))
-            case Alias():
-                out.append(Alias(theirs, of=rule.of.replace("{base}", base)))
+        if isinstance(rule, Alias | Copied):
+            out.append(replace(rule, theirs=theirs, of=rule.of.replace("{base}", base)))
+        else:
+            out.append(replace(rule, theirs=theirs))
     return out
 
 

@@ -17,10 +17,27 @@ BART = dict(d_model=48, encoder_layers=3, decoder_layers=2, encoder_attention_he
 MARIAN = BART | dict(pad_token_id=0, eos_token_id=1, forced_eos_token_id=1, decoder_start_token_id=0)
 SEPARATE = dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=111)
 
+BERT = dict(hidden_size=48, num_attention_heads=4, num_hidden_layers=3, vocab_size=99, intermediate_size=80,
+            max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+DISTILBERT = dict(dim=48, n_heads=4, n_layers=3, vocab_size=99, hidden_dim=80, max_position_embeddings=64, dropout=0.0,
+                  attention_dropout=0.0, seq_classif_dropout=0.0, qa_dropout=0.0)  # fmt: skip
+VIT = dict(hidden_size=48, num_attention_heads=4, num_hidden_layers=3, intermediate_size=80, image_size=12, patch_size=4)
+UNPOOLED = dict(add_pooling_layer=False)
+UNTIED = dict(tie_word_embeddings=False)
+OTHER = dict(layer_norm_eps=1e-2, hidden_act="gelu_new")
+
 
 def untie(model: Any) -> None:
     """The published T5 v1.1 and mT5 have an output table of their own, though the reference library's configs tie it."""
     model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
+
+
+def one_bias(model: Any) -> None:
+    """An untied masked language model holds the bias of its vocabulary twice, and uses the second."""
+    head = model.cls.predictions if hasattr(model, "cls") else model.lm_head
+    for bias in (head.bias, head.decoder.bias):
+        bias.data.copy_(torch.linspace(-1, 1, len(bias)))
+        bias.requires_grad_(False)
 
 
 def rope(kind: str, **more: object) -> dict[str, object]:
@@ -68,6 +85,47 @@ CASES = [
         "window on the later layers",
     ),
     Case("Qwen3ForCausalLM", LLAMA | dict(num_key_value_heads=2, head_dim=16), "norms on queries and keys"),
+    Case("BertModel", BERT),
+    Case("BertModel", BERT | OTHER | dict(num_hidden_layers=2), "no pooler, other eps, tanh GELU", arguments=UNPOOLED),
+    Case("BertForMaskedLM", BERT),
+    Case("BertForMaskedLM", BERT | OTHER | dict(type_vocab_size=3), "other eps, tanh GELU, three segments"),
+    Case("BertForMaskedLM", BERT | UNTIED | dict(hidden_act="relu"), "untied, ReLU", prepare=one_bias),
+    Case("BertForPreTraining", BERT),
+    Case("BertForPreTraining", BERT | UNTIED, "untied", prepare=one_bias),
+    Case("BertForNextSentencePrediction", BERT),
+    Case("BertForSequenceClassification", BERT | dict(num_labels=3)),
+    Case("BertForSequenceClassification", BERT | OTHER | dict(num_labels=1, num_attention_heads=3), "regression"),
+    Case("BertForTokenClassification", BERT | dict(num_labels=5)),
+    Case("BertForTokenClassification", BERT | dict(hidden_act="silu"), "two labels, SiLU"),
+    Case("BertForQuestionAnswering", BERT),
+    Case("RobertaModel", BERT),
+    Case("RobertaModel", BERT | dict(pad_token_id=4), "no pooler, other padding id", arguments=UNPOOLED),
+    Case("RobertaForMaskedLM", BERT | dict(hidden_act="relu"), "ReLU, but not in the head"),
+    Case("RobertaForMaskedLM", BERT | OTHER | UNTIED, "untied, other eps, tanh GELU", prepare=one_bias),
+    Case("RobertaForSequenceClassification", BERT | dict(num_labels=3, pad_token_id=0, type_vocab_size=1), "padding id 0"),
+    Case("RobertaForTokenClassification", BERT | dict(num_labels=5)),
+    Case("RobertaForQuestionAnswering", BERT),
+    Case("XLMRobertaModel", BERT),
+    Case("XLMRobertaForMaskedLM", BERT | dict(type_vocab_size=1)),
+    Case("XLMRobertaForSequenceClassification", BERT | OTHER),
+    Case("CamembertForMaskedLM", BERT | dict(type_vocab_size=1)),
+    Case("CamembertForTokenClassification", BERT | dict(num_labels=5)),
+    Case("DistilBertModel", DISTILBERT),
+    Case("DistilBertModel", DISTILBERT | dict(activation="relu", sinusoidal_pos_embds=True), "ReLU, sinusoidal table"),
+    Case("DistilBertForMaskedLM", DISTILBERT),
+    Case("DistilBertForMaskedLM", DISTILBERT | UNTIED | dict(activation="gelu_new"), "untied, tanh GELU"),
+    Case("DistilBertForSequenceClassification", DISTILBERT | dict(num_labels=3)),
+    Case("DistilBertForTokenClassification", DISTILBERT),
+    Case("DistilBertForQuestionAnswering", DISTILBERT | dict(n_heads=6)),
+    Case("ViTForImageClassification", VIT | dict(num_labels=5), raw_last=True),
+    Case(
+        "ViTForImageClassification",
+        VIT | OTHER | dict(image_size=[13, 22], patch_size=[4, 5], num_channels=1, qkv_bias=False),
+        "oblong, one channel, no q, k, v bias, other eps",
+        raw_last=True,
+    ),
+    Case("ViTModel", VIT | dict(pooler_act="relu"), "ReLU pooler", raw_last=True),
+    Case("ViTModel", VIT | dict(hidden_act="quick_gelu"), "no pooler", arguments=UNPOOLED, raw_last=True),
     Case("T5ForConditionalGeneration", T5),
     Case("T5ForConditionalGeneration", T5 | dict(layer_norm_epsilon=1e-2, num_decoder_layers=4), "other eps and depths"),
     Case(

@@ -49,13 +49,22 @@ class Constant:
 
 @dataclass(frozen=True)
 class Alias:
-    """A tied copy: when theirs has it, it must equal the tensor it is tied to; it is not written."""
+    """Another name of the same tensor (a tied copy, an older spelling): a file may have either, or both if they are
+    equal; it is not written."""
 
     theirs: str
     of: str
 
 
-AnyRule = Rule | Dropped | Constant | Alias
+@dataclass(frozen=True)
+class Copied:
+    """A tensor of theirs that nothing uses, yet their model holds: not read, written as a copy of another."""
+
+    theirs: str
+    of: str
+
+
+AnyRule = Rule | Dropped | Constant | Alias | Copied
 
 
 def same(ours: str, theirs: str) -> Rule:
@@ -96,11 +105,12 @@ def _turn(t: Tensor) -> Tensor:
 
 def expand(rules: Iterable[AnyRule], ours: Iterable[str]) -> list[Rule]:
     """The rules with their numbers filled in, one per group of parameters that the model really has."""
-    names, filled, out = list(ours), {}, []
+    names, out = list(ours), []
+    filled: dict[str, str] = {}
     for rule in rules:
         if not isinstance(rule, Rule):
             continue
-        pattern = re.compile(re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)") + LEAF)
+        pattern = _pattern(rule.ours[0], LEAF)
         for name in names:
             match = pattern.fullmatch(name)
             if match is None:
@@ -123,12 +133,22 @@ def to_ours(source: Mapping[str, Tensor], rules: Sequence[AnyRule], ours: Iterab
     out: dict[str, Tensor] = {}
     used: set[str] = set()
     missing: list[str] = []
-    for rule in expand(rules, ours):
-        if rule.theirs not in source:
-            missing.append(rule.theirs)
+    concrete = expand(rules, ours)
+    claimed = {rule.theirs for rule in concrete}
+    aliases = {name: of for name, of in _aliases(source, rules) if name not in claimed}
+    instead = {of: name for name, of in aliases.items() if of not in source}
+    for rule in concrete:
+        name = instead.get(rule.theirs, rule.theirs)
+        if name not in source:
+            missing.append(name)
             continue
-        used.add(rule.theirs)
-        out.update(zip(rule.ours, rule.to_ours(source[rule.theirs]), strict=True))
+        used.add(name)
+        out.update(zip(rule.ours, rule.to_ours(source[name]), strict=True))
+    for name in aliases.keys() - used:
+        of = instead.get(aliases[name], aliases[name])
+        if not torch.equal(source[name], source[of]):
+            raise CheckpointError(f"{name} should be tied to {of} but differs: set tie_word_embeddings to false")
+        used.add(name)
     if missing:
         raise CheckpointError(f"the file has no {_some(missing)}, which the model needs")
     left = [name for name in source if name not in used and not _accounted(name, source, rules)]
@@ -145,7 +165,24 @@ def to_theirs(state: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> dict[str
     for rule in rules:
         if isinstance(rule, Constant):
             out[rule.theirs] = rule.make().to(next(iter(out.values())).dtype)
+        elif isinstance(rule, Copied):
+            out[rule.theirs] = out[rule.of]
     return out
+
+
+def _pattern(template: str, tail: str = "") -> re.Pattern[str]:
+    return re.compile(re.escape(template).replace(r"\{i\}", r"(?P<i>\d+)") + tail)
+
+
+def _aliases(source: Iterable[str], rules: Sequence[AnyRule]) -> list[tuple[str, str]]:
+    """(an alias that the file has, the name it stands for)."""
+    patterns = [(_pattern(rule.theirs), rule.of) for rule in rules if isinstance(rule, Alias)]
+    return [
+        (name, of.replace("{i}", match.groupdict().get("i") or ""))
+        for name in source
+        for pattern, of in patterns
+        if (match := pattern.fullmatch(name))
+    ]
 
 
 def _accounted(name: str, source: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> bool:
@@ -157,9 +194,7 @@ def _accounted(name: str, source: Mapping[str, Tensor], rules: Sequence[AnyRule]
             if expected.shape != source[name].shape or not torch.allclose(expected, source[name], atol=1e-4):
                 raise CheckpointError(f"{name} is not what the config says it must be")
             return True
-        if isinstance(rule, Alias) and name == rule.theirs:
-            if rule.of in source and not torch.equal(source[name], source[rule.of]):
-                raise CheckpointError(f"{name} should be tied to {rule.of} but differs: set tie_word_embeddings to false")
+        if isinstance(rule, Copied) and name == rule.theirs:
             return True
     return False
 

@@ -23,6 +23,12 @@ MODULES = {  # model_type → the file that knows it
     "mbart": "bart",
     "marian": "marian",
     "gpt-nano": "mingpt",
+    "bert": "bert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "distilbert": "distilbert",
+    "vit": "vit",
     "headway": "headway",
 }
 

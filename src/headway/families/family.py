@@ -6,13 +6,14 @@ Every key of a foreign config is read, knowingly ignored, or refused by name: no
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.checkpoints.rules import AnyRule
 from headway.errors import ConfigError
-from headway.models.config import ModelConfig
+from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
 BOOKKEEPING = frozenset(
@@ -66,14 +67,28 @@ class Keys:
             return float(value)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise ConfigError(f"config.json: {key} is {value!r}, expected {' or '.join(k.__name__ for k in kinds)}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"config.json: {key} is {value}: it must be a finite number")
         return value
 
-    def size(self, key: str, default: Any = _MISSING) -> int:
+    def size(self, key: str, default: Any = _MISSING, *, most: int = LIMITS["vocab"]) -> int:
         """A whole number above zero (checked here, since sizes are divided before a model config exists)."""
         value = self.get(key, int, default)
         if value is not None and value <= 0:
             raise ConfigError(f"config.json: {key} is {value}: it must be positive")
+        if value is not None and value > most:
+            raise ConfigError(f"config.json: {key} is {value}: larger than any model Headway will allocate for")
         return value
+
+    def layers(self, key: str, default: Any = _MISSING) -> int:
+        return self.size(key, default, most=LIMITS["layers"])
+
+    def heads(self, key: str, default: Any = _MISSING, *, width: int) -> int:
+        """A number of heads that share `width` evenly."""
+        heads = self.size(key, default)
+        if width % heads:
+            raise ConfigError(f"config.json: {key} is {heads}: it does not divide the width, {width}")
+        return heads
 
     def activation(self, key: str, default: str) -> Any:
         name = self.get(key, str, default)
@@ -92,8 +107,8 @@ class Keys:
         self.read.update(keys)
 
     def labels(self) -> int:
-        names = self.data.get("id2label")
-        return len(names) if names else self.get("num_labels", int, 2)
+        names = self.get("id2label", dict, None)
+        return len(names) if names else self.size("num_labels", 2)
 
     def done(self) -> None:
         for key in self.data:
@@ -118,6 +133,14 @@ class Family:
     base: str = ""
     bare: tuple[str, ...] = ()  # architectures saved without the prefix
     positions_skip_pad: bool = False  # padding is told by its id and gets no position (RoBERTa)
+    fit: Callable[[Any, Sequence[str]], ModelConfig] = lambda config, names: config  # to what only a file's names tell
+
+
+def without_absent_pooler(config: EncoderConfig, names: Sequence[str]) -> EncoderConfig:
+    """A bare model may be saved with its pooler or without; its config.json does not say which."""
+    only_pools = isinstance(config.head, PoolerConfig) and not (config.head.next_sentence or config.head.language)
+    absent = only_pools and not any(name.endswith("pooler.dense.weight") for name in names)
+    return replace(config, head=None) if absent else config
 
 
 def activation_name(ours: str) -> str:

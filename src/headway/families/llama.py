@@ -64,7 +64,7 @@ KIN = {
 
 def read(keys: Keys, architecture: str, kin: Kin) -> DecoderConfig:
     width, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
-    layers = keys.size("num_hidden_layers")
+    layers = keys.layers("num_hidden_layers")
     context = keys.size("max_position_embeddings", kin.context)
     norm = NormConfig("rms", eps=keys.get("rms_norm_eps", float, 1e-6))
     bias = "qkv" if kin.qkv_bias else ("qkvo" if keys.get("attention_bias", bool, False) else "")

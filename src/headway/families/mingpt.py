@@ -29,7 +29,7 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
             positions=LearnedConfig(context),
             dropout=keys.get("embd_pdrop", float, 0.1),
         ),
-        stack=StackConfig(block, keys.size("n_layer"), causal=True, final_norm=True),
+        stack=StackConfig(block, keys.layers("n_layer"), causal=True, final_norm=True),
         head=LanguageHeadConfig(tied=False),
         context=context,
     )

@@ -28,16 +28,17 @@ class BlockConfig:
     norm: NormConfig = NormConfig()
     norm_place: Literal["pre", "post"] = "pre"
     dropout: float = 0.0  # on each branch before it is added back
+    drop_attention: bool = True  # False: the attention branch is added back whole (DistilBERT)
 
 
 class Residual(nn.Module):
     """pre: x + dropout(f(norm(x)));  post (2017): norm(x + dropout(f(x)))."""
 
-    def __init__(self, config: BlockConfig):
+    def __init__(self, config: BlockConfig, *, drop: bool = True):
         super().__init__()
         self.norm = config.norm.build(config.width)
         self.post = config.norm_place == "post"
-        self.dropout = config.dropout
+        self.dropout = config.dropout if drop else 0.0
         self.branch, self.stream = Tap(), Tap()
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, keep: Tensor | None = None) -> Tensor:
@@ -59,7 +60,7 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig):
         super().__init__()
         self.attention = Attention(config.width, config.attention)
-        self.attention_residual = Residual(config)
+        self.attention_residual = Residual(config, drop=config.drop_attention)
         self.cross = Attention(config.width, config.cross) if config.cross else None
         self.cross_residual = Residual(config) if config.cross else None
         self.feedforward = FeedForward(config.width, config.feedforward)

@@ -62,16 +62,18 @@ class ClassifyHeadConfig:
     dense: Activation | None = None
     bias: bool = True
     dropout: float = 0.0
+    dense_dropout: bool = True  # dropout before dense as well as after it (RoBERTa, BART); BERT has it only after
     kind: Literal["classify"] = "classify"
 
 
 @dataclass(frozen=True)
 class TokenHeadConfig:
-    """labels for every token; two of them are the start and the end of an answer."""
+    """labels for every token."""
 
     labels: int
     dropout: float = 0.0
     bias: bool = True
+    answer: bool = False  # the two labels are the start and the end of an answer
     kind: Literal["token"] = "token"
 
 

@@ -49,7 +49,7 @@ class LanguageHead(Head):
 class ClassifyHead(Head):
     def __init__(self, width: int, config: ClassifyHeadConfig):
         super().__init__()
-        self.pool, self.dropout = config.pool, config.dropout
+        self.pool, self.dropout, self.dense_dropout = config.pool, config.dropout, config.dense_dropout
         self.dense = nn.Linear(width, width) if config.dense else None
         self.activation = ACTIVATIONS[config.dense] if config.dense else None
         self.project = nn.Linear(width, config.labels, bias=config.bias)
@@ -57,7 +57,7 @@ class ClassifyHead(Head):
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
         pooled = pool(hidden, mask, self.pool)  # (batch, width)
         if self.dense is not None and self.activation is not None:
-            pooled = self.activation(self.dense(_drop(pooled, self)))
+            pooled = self.activation(self.dense(_drop(pooled, self) if self.dense_dropout else pooled))
         return Output(hidden, logits=self.project(_drop(pooled, self)), pooled=pooled)  # (batch, labels)
 
 
@@ -80,10 +80,10 @@ class Pooler(Head):
         self.language = LanguageHead(width, vocab, config.language) if config.language else None
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
-        pooled = self.activation(self.dense(hidden[:, 0]))
+        pooled = self.activation(self.dense(pool(hidden, mask, "first")))
         output = Output(hidden, pooled=pooled)
         if self.next_sentence is not None:
-            output.next_sentence = self.next_sentence(pooled)
+            output.logits = output.next_sentence = self.next_sentence(pooled)
         if self.language is not None:
             output.logits = self.language(hidden, table=table, mask=mask).logits
         return output

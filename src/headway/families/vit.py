@@ -1,0 +1,130 @@
+"""Room: families. ViT (Dosovitskiy et al. 2021): an image as a row of patches after a class token, read pre-norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.checkpoints.rules import AnyRule, Dropped, modules, same, shaped
+from headway.errors import ConfigError
+from headway.families.family import Family, Keys, activation_name, without_absent_pooler
+from headway.layers.attention import AttentionConfig
+from headway.layers.block import BlockConfig
+from headway.layers.embeddings import PatchConfig
+from headway.layers.feedforward import FeedForwardConfig
+from headway.layers.norms import NormConfig
+from headway.models.config import ClassifyHeadConfig, EncoderConfig, HeadConfig, PoolerConfig, StackConfig
+
+
+def read(keys: Keys, architecture: str) -> EncoderConfig:
+    width = keys.size("hidden_size", 768)
+    heads = keys.heads("num_attention_heads", 12, width=width)
+    image, patch = sides(keys, "image_size", 224), sides(keys, "patch_size", 16)
+    if image[0] < patch[0] or image[1] < patch[1]:
+        raise ConfigError(f"config.json: image_size {image} is smaller than patch_size {patch}")
+    keys.ignore("encoder_stride")  # of the masked-image decoder
+    keys.only("pooler_output_size", width)
+    dropout = keys.get("hidden_dropout_prob", float, 0.0)
+    block = BlockConfig(
+        width=width,
+        attention=AttentionConfig(
+            heads,
+            width // heads,
+            bias="qkvo" if keys.get("qkv_bias", bool, True) else "o",
+            dropout=keys.get("attention_probs_dropout_prob", float, 0.0),
+        ),
+        feedforward=FeedForwardConfig(
+            keys.size("intermediate_size", 3072), activation=keys.activation("hidden_act", "gelu")
+        ),
+        norm=NormConfig(eps=keys.get("layer_norm_eps", float, 1e-12)),
+        dropout=dropout,
+    )
+    head: dict[str, HeadConfig] = {
+        "ViTForImageClassification": ClassifyHeadConfig(keys.labels()),
+        "ViTModel": PoolerConfig(keys.activation("pooler_act", "tanh")),
+    }
+    return EncoderConfig(
+        embedding=PatchConfig(width, image, patch, channels=keys.size("num_channels", 3), dropout=dropout),
+        stack=StackConfig(block, keys.layers("num_hidden_layers", 12), final_norm=True),
+        head=head[architecture],
+    )
+
+
+def sides(keys: Keys, key: str, default: int) -> tuple[int, int]:
+    """(height, width) from one number for both, or two."""
+    value = keys.get(key, (int, list), default)
+    both = tuple(value) if isinstance(value, list) else (value, value)
+    if len(both) != 2 or not all(type(side) is int and side > 0 for side in both):
+        raise ConfigError(f"config.json: {key} is {value!r}, expected a positive number or two of them")
+    return both
+
+
+def write(config: EncoderConfig) -> dict[str, Any]:
+    block, embedding = config.stack.block, config.embedding
+    assert isinstance(embedding, PatchConfig)
+    out = {
+        "hidden_size": block.width,
+        "num_attention_heads": block.attention.heads,
+        "num_hidden_layers": config.stack.layers,
+        "intermediate_size": block.feedforward.width,
+        "hidden_act": activation_name(block.feedforward.activation),
+        "layer_norm_eps": block.norm.eps,
+        "hidden_dropout_prob": block.dropout,
+        "attention_probs_dropout_prob": block.attention.dropout,
+        "qkv_bias": "q" in block.attention.bias,
+        "num_channels": embedding.channels,
+    }
+    for key, (high, wide) in (("image_size", embedding.image), ("patch_size", embedding.patch)):
+        out[key] = high if high == wide else [high, wide]
+    if isinstance(config.head, PoolerConfig):
+        out["pooler_act"] = activation_name(config.head.activation)
+    return out
+
+
+def rules(config: EncoderConfig) -> list[AnyRule]:
+    ours, theirs = "stack.blocks.{i}.", "{base}encoder.layer.{i}."
+    patches = config.embedding
+    assert isinstance(patches, PatchConfig)
+    projection = "{base}embeddings.patch_embeddings.projection"
+    return [
+        shaped(
+            "embedding.project.weight",
+            projection + ".weight",
+            ours_shape=(patches.width, -1),
+            theirs_shape=(patches.width, patches.channels, *patches.patch),
+        ),
+        same("embedding.project.bias", projection + ".bias"),
+        *modules(
+            {
+                "embedding.first": "{base}embeddings.cls_token",
+                "embedding.positions": "{base}embeddings.position_embeddings",
+                ours + "attention_residual.norm": theirs + "layernorm_before",
+                ours + "attention.query": theirs + "attention.attention.query",
+                ours + "attention.key": theirs + "attention.attention.key",
+                ours + "attention.value": theirs + "attention.attention.value",
+                ours + "attention.output": theirs + "attention.output.dense",
+                ours + "feedforward_residual.norm": theirs + "layernorm_after",
+                ours + "feedforward.up": theirs + "intermediate.dense",
+                ours + "feedforward.down": theirs + "output.dense",
+                "stack.final_norm": "{base}layernorm",
+                "head.dense": "{base}pooler.dense",
+                "head.project": "classifier",
+            }
+        ),
+        Dropped("*embeddings.mask_token", "used only to train on masked images"),
+        Dropped("{base}pooler.*", "kept in the files of models that do not pool"),
+    ]
+
+
+FAMILY = Family(
+    name="vit",
+    architectures=("ViTForImageClassification", "ViTModel"),
+    read=read,
+    write=write,
+    rules=rules,
+    architecture=lambda config: (
+        "ViT" + ("ForImageClassification" if isinstance(config.head, ClassifyHeadConfig) else "Model")
+    ),
+    base="vit.",
+    bare=("ViTModel",),
+    fit=without_absent_pooler,
+)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -168,6 +169,17 @@ def test_a_really_full_disk(tmp_path):
         assert load_latest(disk).path.name == "state-2"
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_a_file_too_large_for_the_disk(two):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(TrainingError, match=r"state-30\.partial.*400\d\d\d bytes are needed"):
+            save_state(two, 30, {"model": {"weight": torch.zeros(100_000)}}, keep=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert load_latest(two).path.name == "state-20" and not list(two.glob("*.partial"))
 
 
 def test_an_interrupted_save_is_cleaned_up(two):

@@ -1,8 +1,5 @@
-"""A model, a source and a loss that train in milliseconds, and a script that trains them in a process of their own."""
+"""A model, a source and a loss that train in milliseconds."""
 
-import argparse
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,41 +94,3 @@ def toy_fit(folder: Path, *, model: nn.Module | None = None, source: ToySource |
     arguments = {name: options.pop(name) for name in names if name in options}
     arguments.setdefault("loss", toy_loss)
     return fit(model or ToyModel(), source or ToySource(), settings=toy_settings(**options), folder=folder, **arguments)
-
-
-class Slow:
-    """Tells how far the run is and, so that a signal can meet it, takes its time."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def on_step(self, status) -> None:
-        import time
-
-        print(status.step, flush=True)
-        time.sleep(self.seconds)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--settings", type=json.loads, default={})
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--slow", type=float, default=0.0)
-    parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--dropout", type=float, default=0.2)
-    parser.add_argument("--file-limit", type=int, default=0)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.file_limit:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (args.file_limit, args.file_limit))
-    model = ToyModel(width=args.width, dropout=args.dropout)
-    resume = args.resume and any((args.folder / "training").glob("state-*[0-9]"))
-    result = toy_fit(args.folder, model=model, resume=resume, callbacks=[Slow(args.slow)], **args.settings)
-    sys.exit(result.exit_code)
-
-
-if __name__ == "__main__":
-    main()

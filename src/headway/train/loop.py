@@ -34,7 +34,7 @@ from headway.train.signals import Interrupt, listening
 from headway.train.source import LossFunction, Source, Status
 from headway.train.state import Loaded, clean, load_latest, load_state, locked, save_state, states
 from headway.train.step import Stepper
-from headway.train.world import World, joined, parallel, pick_device
+from headway.train.world import World, join, parallel, pick_device
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 
@@ -79,8 +79,8 @@ def fit(
         raise TrainingError("patience: early stopping needs a score to watch")
     if score is not None and evaluate is None:
         raise TrainingError(f"score: {score!r} is asked for, but there is nothing to evaluate with")
+    world = join(device)
     with ExitStack() as stack:
-        world = stack.enter_context(joined(device))
         world.first(lambda: stack.enter_context(locked(training)))
         if settings.checkpoint_activations:
             stack.enter_context(recomputed(model))

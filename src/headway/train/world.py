@@ -1,13 +1,14 @@
 """Train: one process or several, seen the same way. PyTorch does the work: torchrun starts, DDP sums gradients.
 
-What the ranks must agree on (counts, the clock, whether to stop) goes through a group of its own on the CPU.
+What the ranks must agree on (counts, the clock, whether to stop) goes through a group of its own on the CPU. For
+`torchrun --max-restarts` set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, or new processes look for dead ones (pytorch #135712).
 """
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -94,17 +95,11 @@ def pick_device(name: str) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-@contextmanager
-def joined(device: torch.device) -> Iterator[World]:
-    """The world torchrun describes in the environment; a group that was begun here also ends here."""
-    ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if ours:
+def join(device: torch.device) -> World:
+    """The world torchrun describes in the environment. A process joins it once, for as long as it lives."""
+    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        if dist.is_initialized() and dist.get_world_size() > 1:
-            yield World(rank=dist.get_rank(), size=dist.get_world_size(), group=dist.new_group(backend="gloo"))
-        else:
-            yield World()
-    finally:
-        if ours:
-            dist.destroy_process_group()
+        atexit.register(dist.destroy_process_group)
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return World()
+    return World(rank=dist.get_rank(), size=dist.get_world_size(), group=dist.new_group(backend="gloo"))

@@ -1,0 +1,62 @@
+"""Two ranks learn what one does, whatever the number of ranks a run was begun, killed and resumed with."""
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headway.train.state import load_state, states
+
+HERE = Path(__file__).parent
+toy = SimpleNamespace(**runpy.run_path(str(HERE / "toy_run.py")))
+OPTIONS = {"accumulate": 2, "save_every": 2, "device": "cpu"}
+TOLERANCE = 1e-4  # sums of float32 in another order, over 14 steps
+
+
+def alone(folder: Path, **options) -> list[float]:
+    model = toy.ToyModel(dropout=0.0, seed=options.pop("seed_of_model", 0))
+    result = toy.toy_fit(folder, model=model, source=toy.ToySource(examples=21), **OPTIONS, **options)
+    return [entry["loss"] for entry in result.history if "loss" in entry]
+
+
+def stop_at(step: int) -> SimpleNamespace:
+    return SimpleNamespace(on_step=lambda status: status.step == step and os.kill(os.getpid(), signal.SIGTERM))
+
+
+def weights(folder: Path) -> torch.Tensor:
+    model = load_state(states(folder / "training")[0])["model"]
+    return torch.cat([model[name].flatten() for name in sorted(model)])
+
+
+def test_two_ranks_equal_one(tmp_path):
+    expected = alone(tmp_path / "one")
+    assert len(alone(tmp_path / "begun", callbacks=[stop_at(3)])) == 3
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*torchrun, "--max-restarts=1", "--monitor-interval=0.1", HERE / "rank_run.py", tmp_path]
+    afresh = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=afresh, check=False)
+    assert done.returncode == 0, done.stderr
+
+    ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    for report in ranks:
+        assert [entry["loss"] for entry in report["history"]] == pytest.approx(expected, abs=TOLERANCE)
+    assert torch.allclose(weights(tmp_path / "whole"), weights(tmp_path / "one"), atol=TOLERANCE)
+    assert not torch.allclose(weights(tmp_path / "begun"), weights(tmp_path / "one"), atol=TOLERANCE)
+
+    # Every example once an epoch; the sixth batch is a single example, which the idle second rank loads for company.
+    seen = sorted((epoch, index) for report in ranks for epoch, index in report["seen"] if epoch < 2)
+    lonely = [(epoch, int(toy.ToySource(examples=21).epoch(epoch)[5][0])) for epoch in range(2)]
+    assert seen == sorted([(epoch, index) for epoch in range(2) for index in range(21)] + lonely)
+
+    # One rank until step 3, two until step 9 with a death between, one to the end.
+    assert alone(tmp_path / "begun", resume=True, seed_of_model=5) == pytest.approx(expected, abs=TOLERANCE)
+    assert torch.allclose(weights(tmp_path / "begun"), weights(tmp_path / "one"), atol=TOLERANCE)
+    log = (tmp_path / "begun" / "training" / "metrics.jsonl").read_text()
+    assert "saved by 1 ranks, resumed by 2" in log and "saved by 2 ranks, resumed by 1" in log

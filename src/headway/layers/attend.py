@@ -44,20 +44,20 @@ def attend(
 def attention_weights(
     q: Tensor, k: Tensor, *, mask: Mask = EVERYTHING, bias: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(scores, weights), both (batch, head, query, key): the scaled scores with -inf where masked, and their softmax.
-
-    A query that may look at nothing (a padded row) gets weights of zero, as the fast kernel gives it.
-    """
+    """(scores, weights), both (batch, head, query, key): the scaled scores, -inf where masked, and their softmax."""
     k = repeat_groups(k, q.shape[1])
     scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     allowed = mask.tensor(q.shape[-2], k.shape[-2], q.device)
-    if allowed is None:
-        return scores, scores.softmax(-1)
-    allowed = allowed.expand_as(scores)
-    scores = scores.masked_fill(~allowed, -math.inf)
-    return scores, scores.softmax(-1).masked_fill(~allowed, 0.0)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -math.inf)
+    return scores, softmax(scores)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """A query that may look at nothing (a padded row) gets weights of zero, as the fast kernel gives it."""
+    return scores.softmax(-1).masked_fill(scores == -math.inf, 0.0)
 
 
 def attend_with_weights(

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.layers.attend import EVERYTHING, attend, attend_with_weights, attention_weights
+from headway.layers.attend import EVERYTHING, attend, attention_weights, repeat_groups, softmax
 from headway.layers.cache import LayerCache
 from headway.layers.masks import Mask
 from headway.layers.norms import NormConfig
@@ -73,19 +74,15 @@ class Attention(nn.Module):
         return x if rotary is None else rotate(x, *rotary)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
-        """The fast kernel, always; the weights are worked out beside it only when somebody listens. A listener that
-        replaces the weights, or listens in train mode with dropout, gets the explicit path."""
+        """The fast kernel, always; the scores and weights are worked out beside it only when somebody listens. A
+        listener that replaces them, or listens in train mode with dropout, gets the explicit path."""
         dropout = self.config.dropout if self.training else 0.0
         scale = self.config.scale
         if not (self.weights.listening or self.scores.listening):
             return attend(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
-        if dropout:
-            values, weights = attend_with_weights(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
-            self.weights(weights)
-            return values
         scores, weights = attention_weights(q, k, mask=mask, bias=bias, scale=scale)
         heard_scores = self.scores(scores)
-        heard = self.weights(weights if heard_scores is scores else heard_scores.softmax(-1))
-        if heard is weights:
+        heard = self.weights(weights if heard_scores is scores else softmax(heard_scores))
+        if heard is weights and not dropout:
             return attend(q, k, v, mask=mask, bias=bias, scale=scale)
-        return heard @ v.repeat_interleave(self.heads // self.kv_heads, dim=1)
+        return F.dropout(heard, dropout) @ repeat_groups(v, self.heads)

@@ -29,7 +29,7 @@ class Mask:
 
     def __or__(self, other: Mask) -> Mask:
         if self.causal or other.causal:
-            raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on a causal mask first")
+            raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on a causal one first")
         if self.allowed is None or other.allowed is None:
             return Mask()
         return Mask(self.allowed | other.allowed)
@@ -70,4 +70,4 @@ def prefix(lengths: Tensor, *, queries: int, keys: int) -> Mask:
 
 def segments(ids: Tensor) -> Mask:
     """Packed rows: a token sees only its own segment. `ids` is (batch, length), one number per packed example."""
-    return Mask((ids[:, None, :, None] == ids[:, None, None, :]))
+    return Mask(ids[:, None, :, None] == ids[:, None, None, :])

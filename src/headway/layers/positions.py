@@ -223,7 +223,7 @@ class RelativeBias(nn.Module):
     def bucket(self, distance: Tensor) -> Tensor:
         """`distance` is key position - query position."""
         if self.causal:
-            buckets, side, distance = self.config.buckets, 0, (-distance).clamp(min=0)
+            buckets, side, distance = self.config.buckets, torch.zeros_like(distance), (-distance).clamp(min=0)
         else:
             buckets = self.config.buckets // 2
             side, distance = (distance > 0).long() * buckets, distance.abs()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headway.errors import ConfigError
+from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig, PatchConfig
 from headway.layers.feedforward import Activation
@@ -180,7 +181,7 @@ def _dataclass(kind: Any, data: Any, path: str) -> Any:
 
 def _scalar(kind: Any, data: Any, path: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        data = float(data)
+        data = float(data) if abs(data) < 2**53 else data
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise ConfigError(f"{path}: expected {kind.__name__}, got {data!r}")
     return data
@@ -199,12 +200,31 @@ def validate(config: Any, *, path: str = "config") -> None:
         elif isinstance(value, float) and field.name.endswith("dropout") and not 0 <= value < 1:
             raise ConfigError(f"{name} is {value}: it must be from 0 to below 1")
         elif isinstance(value, int) and not isinstance(value, bool):
-            _positive(name, field.name, value)
+            _positive(name, field, value)
+        elif isinstance(value, tuple) and any(item is not None and not 0 < item < math.inf for item in value):
+            raise ConfigError(f"{name} is {list(value)}: each must be a positive, finite number")
+    _agree(config, path)
 
 
-def _positive(path: str, name: str, value: int) -> None:
-    may_be_zero = name in ("segments", "offset", "start_id", "original_length", "layers")
+def _agree(config: Any, path: str) -> None:
+    """Sizes that are each possible must also fit together."""
+    match config:
+        case AttentionConfig(heads=heads, kv_heads=int(few)) if heads % few:
+            raise ConfigError(f"{path}.kv_heads is {few}: it does not divide the {heads} heads")
+        case StackConfig(windows=windows, layers=layers) if windows and len(windows) != layers:
+            raise ConfigError(f"{path}.windows has {len(windows)} values for {layers} layers")
+        case EncoderConfig() | DecoderConfig() if config.embedding.width != config.stack.block.width:
+            width = config.stack.block.width
+            raise ConfigError(f"{path}.embedding.width is {config.embedding.width} but the blocks' is {width}")
+        case EncoderDecoderConfig(shared_embedding=True, encoder=encoder, decoder=decoder):
+            vocabs = getattr(encoder.embedding, "vocab", None), decoder.embedding.vocab
+            if vocabs[0] != vocabs[1]:
+                raise ConfigError(f"{path}.shared_embedding needs one vocabulary, not {vocabs[0]} and {vocabs[1]}")
+
+
+def _positive(path: str, field: dataclasses.Field[Any], value: int) -> None:
+    may_be_zero = field.default == 0 or field.name in ("start_id", "layers")
     if value < 0 or (value == 0 and not may_be_zero):
         raise ConfigError(f"{path} is {value}: it must be positive")
-    if value > LIMITS.get(name, 1_000_000_000):
+    if value > LIMITS.get(field.name, 1_000_000_000):
         raise ConfigError(f"{path} is {value}: larger than any model Headway will allocate for")

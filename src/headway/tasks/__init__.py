@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 TASKS = {  # the verb → (its file, its class)
     "generate": ("generate", "Generate"),
     "translate": ("translate", "Translate"),
+    "classify": ("classify", "Classify"),
+    "summarize": ("summarize", "Summarize"),
+    "answer": ("answer", "Answer"),
+    "fill": ("fill", "Fill"),
+    "embed": ("embed", "Embed"),
 }
 
 

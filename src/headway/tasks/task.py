@@ -36,16 +36,27 @@ class Task(ABC):
     score: ClassVar[str]  # the figure that decides which weights are best
     higher_is_better: ClassVar[bool] = True
     stacks: ClassVar[int] = 1  # 2: encoder and decoder
-    running: ClassVar[bool] = False  # reads running text
+    running: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
+    stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
+    default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
+    reads_text: ClassVar[bool] = True  # False: there is no tokenizer
+    overflows: ClassVar[tuple[str, ...]] = ("truncate", "error")  # what it can do with an example that is too long
 
     tokenizer: Tokenizer = field(repr=False)
-    overflow: Literal["truncate", "error"] = "truncate"
+    overflow: Literal["truncate", "error", "window"] = "truncate"
 
     def __post_init__(self) -> None:
+        if self.overflow not in self.overflows:
+            raise ConfigError(f"overflow {self.overflow!r}: {self.name} knows {', '.join(self.overflows)}")
         self.ledger = Ledger(self.overflow)
 
     # --- before training
+
+    @classmethod
+    def train_defaults(cls, recipe: str) -> dict[str, Any]:
+        """What this task changes of a recipe's training settings; how long to train must be among them."""
+        return {"epochs": 3} if recipe == "finetune" else {"epochs": 10}
 
     @classmethod
     @abstractmethod
@@ -106,12 +117,15 @@ class Task(ABC):
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], tokenizer: Tokenizer) -> Self:
+    def from_dict(cls, data: dict[str, Any], tokenizer: Tokenizer | None) -> Self:
+        if tokenizer is None and cls.reads_text:
+            raise ConfigError(f"task {cls.name} reads text, but the model folder has no tokenizer")
         names = {f.name for f in dataclasses.fields(cls)} - {"tokenizer"}
         unknown = [name for name in data if name not in names]
         if unknown:
-            raise ConfigError(f"headway.json: task {cls.name} has no option {unknown[0]!r}; known: {', '.join(sorted(names))}")
-        return cls(tokenizer=tokenizer, **data)
+            known = ", ".join(sorted(names))
+            raise ConfigError(f"headway.json: task {cls.name} has no option {unknown[0]!r}; known: {known}")
+        return cls(tokenizer=tokenizer, **data)  # type: ignore[arg-type]
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -1,0 +1,68 @@
+"""Room: models. A trained model asked something new: the same weights below, a fresh head on top (BERT, Devlin et al.
+2019)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from headway.errors import ConfigError
+from headway.layers.embeddings import PatchConfig
+from headway.layers.positions import LearnedConfig
+from headway.models.build import build
+from headway.models.config import DecoderConfig, EncoderConfig, HeadConfig, PoolerConfig
+from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
+from headway.models.heads import ClassifyHead, Head, Pooler, build_head
+
+
+def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder | Decoder:
+    """A model of the same shape with another head. Below the head it shares the tensors of `model`, and keeps a
+    pooler's dense layer if the new head has such a layer too; the rest of the head depends on the seed alone."""
+    if not isinstance(model, Encoder | Decoder):
+        raise ConfigError(f"a new head goes on an encoder or a decoder, not on {type(model).__name__}")
+    fresh = build(replace(model.config, head=head), device="meta")
+    assert isinstance(fresh, Encoder | Decoder)
+    fresh.embedding, fresh.stack = model.embedding, model.stack
+    embedding, block = model.config.embedding, model.config.stack.block
+    made = build_head(block.width, 0 if isinstance(embedding, PatchConfig) else embedding.vocab, head)
+    assert made is not None
+    _initialise(made, seed)
+    some = next(model.parameters())
+    fresh.head = made.to(some.device, some.dtype)
+    if isinstance(made, ClassifyHead) and _same_dense(made, model.head):
+        made.dense = model.head.dense  # type: ignore[union-attr,assignment]
+    return fresh.train(model.training)
+
+
+def most_tokens(model: nn.Module) -> int | None:
+    """The longest input that a model can read; None where its positions have no end."""
+    config = model.config
+    if isinstance(config, DecoderConfig) and config.context is not None:
+        return config.context
+    if isinstance(config, EncoderConfig | DecoderConfig) and not isinstance(config.embedding, PatchConfig):
+        positions = config.embedding.positions
+        return positions.count if isinstance(positions, LearnedConfig) else None
+    return None
+
+
+def pooler_of(model: nn.Module) -> PoolerConfig | None:
+    head = getattr(model.config, "head", None)
+    return head if isinstance(head, PoolerConfig) else None
+
+
+def _same_dense(new: ClassifyHead, old: nn.Module | None) -> bool:
+    return isinstance(old, Pooler | ClassifyHead) and new.dense is not None and new.activation is old.activation
+
+
+@torch.no_grad()
+def _initialise(head: Head, seed: int) -> None:
+    """BERT's first values: small normal matrices, no bias."""
+    generator = torch.Generator().manual_seed(seed)
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.normal_(0, 0.02, generator=generator)
+            if module.bias is not None:
+                module.bias.zero_()

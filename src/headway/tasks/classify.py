@@ -1,0 +1,87 @@
+"""Room: tasks. `classify`: a text gets one label (BERT's first token, a GPT's last)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from torch import nn
+
+from headway.data.batch import Batch
+from headway.data.read import Row
+from headway.errors import ConfigError
+from headway.layers.embeddings import EmbeddingConfig
+from headway.models import recipes
+from headway.models.config import ClassifyHeadConfig, ModelConfig
+from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
+from headway.models.recipes import Recipe, Size
+from headway.models.rehead import most_tokens, pooler_of, with_head
+from headway.preprocess.text import Tokenizer
+from headway.tasks.labelled import Labelled
+from headway.tasks.task import Example, Walk, ids_array, mask_of, only, pad
+
+
+@dataclass
+class Classify(Labelled):
+    name: ClassVar[str] = "classify"
+    fields: ClassVar[tuple[str, ...]] = ("text", "label")
+
+    vocab: int = 8000
+    lowercase: bool = True
+    limit: int = 256  # tokens
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        task.count_labels(rows)
+        if tokenizer is None:
+            texts = (row.fields["text"] for row in rows())
+            task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
+        return task
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        head = ClassifyHeadConfig(len(self.labels), pool=self._pool(), dropout=size.dropout)
+        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        if not isinstance(model, Encoder | Decoder) or not isinstance(model.config.embedding, EmbeddingConfig):
+            raise ConfigError("classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …)")
+        self.limit = min(self.limit, most_tokens(model) or self.limit)
+        return with_head(model, self._head(model))
+
+    def _head(self, model: Encoder | Decoder) -> ClassifyHeadConfig:
+        labels, old, pooler = len(self.labels), model.config.head, pooler_of(model)
+        if isinstance(old, ClassifyHeadConfig):
+            return replace(old, labels=labels)
+        if isinstance(model, Decoder):
+            return ClassifyHeadConfig(labels, pool="last", bias=False)
+        dense = pooler.activation if pooler is not None else "tanh"
+        return ClassifyHeadConfig(labels, pool=self._pool(), dense=dense, dropout=0.1, dense_dropout=False)
+
+    def _pool(self) -> Any:
+        return "first" if self.tokenizer.cls_id is not None else "mean"
+
+    # --- learning
+
+    def read(self, value: Any, *, where: str) -> Example:
+        ids = self.tokenizer.encode(value)
+        last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
+        ids = self.ledger.fit(ids, self.limit, part="text", where=where, last=last)
+        return {"ids": ids_array(ids or [self._blank()])}
+
+    def _blank(self) -> int:
+        """What an empty text is read as, where the tokenizer puts nothing around a text."""
+        return next((i for i in (self.tokenizer.bos_id, self.tokenizer.eos_id) if i is not None), 0)
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        texts = [example["ids"] for example in examples]
+        inputs = only(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=mask_of(texts))
+        return Batch(inputs, self.targets(examples), count=len(examples), where=where)
+
+    def measure(self, row: Row) -> dict[str, int]:
+        return {"text": len(self.tokenizer.encode(row.fields["text"]))}
+
+    def limits(self) -> dict[str, int]:
+        return {"text": self.limit}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 from pathlib import Path
 from time import monotonic
@@ -36,9 +37,14 @@ class Journal:
             if missing:
                 self.losses.append(f"{path}: {missing} bytes of the log are lost")
             os.truncate(path, length - missing)
-            self.history = [json.loads(line) for line in path.read_bytes().splitlines()]
+            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+                try:
+                    self.history.append(json.loads(line))
+                except ValueError:
+                    self.losses.append(f"{path}:{number}: this line of the log is damaged")
 
     def write(self, entry: Entry) -> None:
+        entry = _finite(entry)
         self.history.append(entry)
         if self.path is not None:
             line = json.dumps(entry) + "\n"
@@ -52,6 +58,13 @@ class Journal:
         self.path.touch()
         flush(self.path)
         return self.path.stat().st_size
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: they become null."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Window:
@@ -94,15 +107,15 @@ class Window:
         self.norms = None if self.norms is None else self.norms.to(device)
 
 
-def draw_curves(history: list[Entry], path: Path, *, score: str | None = None) -> None:
+def draw_curves(history: list[Entry], path: Path) -> None:
     """Loss and scores over the steps, as a picture."""
     from matplotlib.figure import Figure
 
-    losses = [(entry["step"], entry["loss"]) for entry in history if "loss" in entry]
+    losses = [(entry["step"], entry["loss"]) for entry in history if entry.get("loss") is not None]
     scores: dict[str, list[tuple[int, float]]] = {}
     for entry in history:
         for name, value in entry.get("scores", {}).items():
-            if score in (None, name):
+            if value is not None:
                 scores.setdefault(name, []).append((entry["step"], value))
     panels = ({"training loss": losses} if losses else {}) | scores
     if not panels:

@@ -89,6 +89,7 @@ def fit(
         run.best = Best(training / "best.safetensors", score, higher_is_better) if score is not None else None
         if world.main:
             run.callbacks = [*callbacks, *(reporter(name, training) for name in settings.report)]
+        stack.callback(run.tell, "on_end")
         interrupt = stack.enter_context(listening())
         run.begin(resume=resume)
         return run.end(run.train(interrupt))
@@ -122,7 +123,7 @@ class Run:
         self.journal = Journal(None)
         self.pace = Pace(settings)
         self.saved = -1  # the step of the last state
-        self.started = monotonic()
+        self.started = self.drawn = monotonic()
         self.order: tuple[int, Sequence[np.ndarray]] = (-1, ())
         self.schedule = Schedule(settings.schedule, settings.warmup, settings.decay, settings.floor)
         self.optimizers = build_optimizers(
@@ -204,9 +205,7 @@ class Run:
                 averaged = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(averaged)
         self.model.eval()
-        self.tell("on_end")
-        if self.world.main:
-            draw_curves(self.journal.history, self.training / "curves.png")
+        self.draw()
         return FitResult(
             steps=status.step,
             epochs=status.epoch,
@@ -280,6 +279,13 @@ class Run:
         self.saved = self.status.step
         self.pace.done("save_every", self.status)
         self.tell("on_save", path)
+        if monotonic() - self.drawn > 60:
+            self.draw()
+
+    def draw(self) -> None:
+        self.drawn = monotonic()
+        if self.world.main:
+            draw_curves(self.journal.history, self.training / "curves.png")
 
     def load(self) -> Loaded:
         """The newest valid state; the first rank finds it, all read it."""

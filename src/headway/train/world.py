@@ -1,7 +1,8 @@
 """Train: one process or several, seen the same way. PyTorch does the work: torchrun starts, DDP sums gradients.
 
-What the ranks must agree on (counts, the clock, whether to stop) goes through a group of its own on the CPU. For
-`torchrun --max-restarts` set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, or new processes look for dead ones (pytorch #135712).
+What the ranks must agree on (counts, the clock, whether to stop) goes through a group of its own on the CPU.
+With `torchrun --max-restarts` set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1: else the new processes look for the dead ones
+(pytorch issue 135712).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import atexit
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -102,4 +104,5 @@ def join(device: torch.device) -> World:
         atexit.register(dist.destroy_process_group)
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return World()
-    return World(rank=dist.get_rank(), size=dist.get_world_size(), group=dist.new_group(backend="gloo"))
+    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))  # an evaluation by the first rank may take long
+    return World(rank=dist.get_rank(), size=dist.get_world_size(), group=group)

@@ -1,0 +1,44 @@
+"""Room: generate. Next-token scores → sequences: one search for everything that can step: a GPT, a T5, an RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from headway.errors import InputError
+from headway.generate.beam import beam_search
+from headway.generate.outputs import Hypothesis, OnToken
+from headway.generate.sample import sample
+from headway.generate.settings import GenerationSettings
+from headway.generate.start import Model, Sources, start
+from headway.preprocess.text import Tokenizer
+
+
+@torch.no_grad()
+def generate(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    settings: GenerationSettings | None = None,
+    *,
+    sources: Sources | None = None,
+    tokenizer: Tokenizer | None = None,
+    on_token: OnToken | None = None,
+) -> list[list[Hypothesis]]:
+    """`settings.n` answers to each prompt: samples in their order, beams best first.
+
+    An encoder-decoder takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and is needed
+    for stop texts. Requests are one batch, yet each answer is what it would be alone (a sampled one: with its seed,
+    settings.seed + its place).
+    """
+    settings = settings or GenerationSettings()
+    if settings.stop and tokenizer is None:
+        raise InputError("settings.stop holds texts, which need a tokenizer to be found: give tokenizer=")
+    if on_token is not None and settings.beams > 1:
+        raise InputError("on_token needs beams = 1: a beam search knows its first token only at its end")
+    if not prompts:
+        return []
+    batch = start(model, prompts, settings, sources=sources)
+    if settings.beams > 1:
+        return beam_search(batch, settings, tokenizer=tokenizer)
+    return sample(batch, settings, tokenizer=tokenizer, on_token=on_token)

@@ -1,0 +1,153 @@
+"""Room: generate. What a model must be able to do to write (step), and the batch of rows it is writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.generate.settings import GenerationSettings
+
+Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
+
+
+class Cache(Protocol):
+    def select(self, rows: Tensor) -> None: ...
+
+
+class Model(Protocol):
+    config: Any
+    training: bool
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def step(self, ids: Tensor, cache: Any, *, mask: Tensor | None = None) -> Tensor: ...
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """Writes on from a prompt."""
+
+    def new_cache(self, *, capacity: int = 0) -> Cache: ...
+
+
+@runtime_checkable
+class Answers(Protocol):
+    """Reads a source first."""
+
+    def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> Cache: ...
+
+
+class Batch:
+    """Rows being written: the cache, the ids so far, and the scores of what may come next."""
+
+    def __init__(self, model: Model, cache: Cache, *, ids: Tensor, mask: Tensor | None, prompt: int):
+        self.model, self.cache, self.prompt = model, cache, prompt
+        self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
+        self.logits = model.step(ids, cache, mask=mask).float()  # (row, vocab)
+
+    def repeat(self, times: int) -> None:
+        """Each row `times` times over, side by side, before anything is written."""
+        rows = [row for row in range(len(self.ids)) for _ in range(times)]
+        self._select(rows)
+        self.logits = self.logits[rows]
+
+    def step(self, tokens: Tensor, *, rows: list[int]) -> None:
+        """Writes `tokens` (row) behind the rows that live on, which may be fewer, repeated and in another order."""
+        self._select(rows)
+        self.ids = torch.cat([self.ids, tokens[:, None]], dim=1)
+        self.logits = self.model.step(tokens[:, None], self.cache).float()
+
+    def _select(self, rows: list[int]) -> None:
+        if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
+            index = torch.tensor(rows, device=self.ids.device)
+            self.cache.select(index)
+            self.ids = self.ids[index]
+
+
+def start(
+    model: Model, prompts: Sequence[Sequence[int]], settings: GenerationSettings, *, sources: Sources | None
+) -> Batch:
+    """Reads sources and prompts, each once however many answers are wanted."""
+    check(model, prompts, settings, sources=sources)
+    device = next(model.parameters()).device
+    begun = [[*prompt, *settings.prefix] for prompt in prompts]
+    ids, mask = padded(begun, device=device, left=True)
+    capacity = ids.shape[1] + settings.max_new_tokens
+    if sources is None:
+        assert isinstance(model, Continues)
+        cache = model.new_cache(capacity=capacity)
+    else:
+        assert isinstance(model, Answers)
+        read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
+        cache = model.start(read, mask=read_mask, capacity=capacity)
+    return Batch(model, cache, ids=ids, mask=mask, prompt=ids.shape[1] - len(settings.prefix))
+
+
+def padded(rows: Sequence[Sequence[int]], *, device: torch.device, left: bool = False) -> tuple[Tensor, Tensor | None]:
+    """(ids, mask), both (row, length); no mask when all rows are of one length."""
+    longest = max(len(row) for row in rows)
+    gaps = [[0] * (longest - len(row)) for row in rows]
+    both = [[*gap, *row] if left else [*row, *gap] for row, gap in zip(rows, gaps, strict=True)]
+    ids = torch.tensor(both, dtype=torch.long, device=device)
+    if not any(gaps):
+        return ids, None
+    lengths = torch.tensor([len(row) for row in rows], device=device)[:, None]
+    column = torch.arange(longest, device=device)[None]
+    return ids, column >= longest - lengths if left else column < lengths
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+
+def check(
+    model: Model, prompts: Sequence[Sequence[int]], settings: GenerationSettings, *, sources: Sources | None
+) -> None:
+    if model.training:
+        raise InputError(
+            "the model is in training mode, where dropout would garble the answer: call model.eval() first"
+        )
+    check_sources(model, sources, count=len(prompts))
+    config = getattr(model.config, "decoder", model.config)
+    check_ids("prompt", prompts, vocab=config.embedding.vocab)
+    check_ids("settings.prefix", [settings.prefix], vocab=config.embedding.vocab, may_be_empty=True)
+    longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
+    given = len(prompts[longest]) + len(settings.prefix)
+    context = getattr(config, "context", None)
+    if context is not None and given + settings.max_new_tokens > context:
+        raise InputError(
+            f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}: together "
+            f"{given + settings.max_new_tokens}, but the model's context is {context} tokens; shorten one of them"
+        )
+
+
+def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:
+    name = type(model).__name__
+    if sources is None:
+        if not isinstance(model, Continues):
+            raise InputError(f"{name} reads a source before it writes: give sources, one for each prompt")
+        return
+    if not isinstance(model, Answers):
+        raise InputError(f"{name} writes on from a prompt and reads no source: leave sources out")
+    if len(sources) != count:
+        raise InputError(f"there are {len(sources)} sources but {count} prompts: give one prompt for each source")
+    if isinstance(sources, Tensor):
+        return
+    embedding = model.config.encoder.embedding
+    check_ids("source", sources, vocab=embedding.vocab)
+    limit = getattr(getattr(embedding, "positions", None), "count", None)
+    longest = max(range(count), key=lambda i: len(sources[i]))
+    if limit is not None and len(sources[longest]) > limit:
+        raise InputError(f"source {longest} has {len(sources[longest])} tokens, but the model reads at most {limit}")
+
+
+def check_ids(what: str, rows: Sequence[Sequence[int]], *, vocab: int, may_be_empty: bool = False) -> None:
+    for i, row in enumerate(rows):
+        if not row and not may_be_empty:
+            raise InputError(f"{what} {i} is empty: it needs at least one token to go on from")
+        wrong = next((token for token in row if not 0 <= token < vocab), None)
+        if wrong is not None:
+            raise InputError(f"{what} {i} contains id {wrong}, which is not in the model's vocabulary of {vocab}")

@@ -15,6 +15,7 @@ TASKS = {  # the verb → (its file, its class)
     "generate": ("generate", "Generate"),
     "translate": ("translate", "Translate"),
     "classify": ("classify", "Classify"),
+    "tag": ("tag", "Tag"),
     "summarize": ("summarize", "Summarize"),
     "answer": ("answer", "Answer"),
     "fill": ("fill", "Fill"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -18,6 +19,22 @@ def translation(found: Sequence[str], references: Sequence[Sequence[str]]) -> di
         "bleu": BLEU().corpus_score(list(found), streams).score,
         "chrf": CHRF().corpus_score(list(found), streams).score,
     }
+
+
+def rouge(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """ROUGE-1, -2 and -L: mean F1 from 0 to 1, without stemming, the best over a text's references. Words are runs of
+    letters and digits of any alphabet; on English text that is Lin's own rule."""
+    from torchmetrics.functional.text import rouge_score
+
+    kinds = ("rouge1", "rouge2", "rougeL")
+    if not found:
+        return dict.fromkeys(kinds, 0.0)
+    scores = rouge_score(list(found), [list(texts) for texts in references], rouge_keys=kinds, normalizer=_rouge_words)
+    return {kind: float(scores[f"{kind}_fmeasure"]) for kind in kinds}
+
+
+def _rouge_words(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.lower())
 
 
 def translation_signature() -> str:

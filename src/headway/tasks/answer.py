@@ -1,0 +1,207 @@
+"""Room: tasks. `answer`: the piece of a text that answers a question, or nothing (extractive, as BERT on SQuAD 2).
+
+Every token is scored as the answer's start and as its end. A long text is read through overlapping windows; a window
+without the answer points at its first token, [CLS].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.read import Row
+from headway.errors import ConfigError, DataError, InputError
+from headway.models import recipes
+from headway.models.config import ModelConfig, TokenHeadConfig
+from headway.models.recipes import Recipe, Size
+from headway.models.rehead import most_tokens, with_head
+from headway.preprocess.text import Tokenizer
+from headway.tasks import squad
+from headway.tasks.encoders import text_encoder
+from headway.tasks.spans import NOWHERE, Reading, Window, best_spans
+from headway.tasks.task import Example, Task, Walk, batches, device_of, mask_of, only, pad
+
+MARKS = ("context", "span")  # of a window: its context's tokens, from … to before; the answer's first and last
+
+
+@dataclass
+class Answer(Task):
+    name: ClassVar[str] = "answer"
+    fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
+    score: ClassVar[str] = "f1"
+    input_fields: ClassVar[tuple[str, ...]] = ("question", "context")
+    overflows: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
+
+    overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" cuts too long a question
+    vocab: int = 8000
+    lowercase: bool = True
+    limit: int = 384  # tokens of a window, question and all
+    question_limit: int = 64
+    stride: int = 128  # tokens from the start of a window to the start of the next
+    max_answer: int = 30  # tokens
+    null_threshold: float = 0.0  # how much better than the best span "no answer" must score to be the answer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("limit", "question_limit", "stride", "max_answer"):
+            if getattr(self, option) < 1:
+                raise ConfigError(f"answer: {option} is {getattr(self, option)}: it must be positive")
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        if tokenizer is None:
+            texts = (row.fields[part] for row in rows() for part in cls.input_fields)
+            task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
+        return task
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        head = TokenHeadConfig(2, answer=True)
+        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2, head=head)
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        encoder = text_encoder(model, self.name)
+        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        head = encoder.config.head
+        if isinstance(head, TokenHeadConfig) and head.answer:
+            return encoder
+        return with_head(encoder, TokenHeadConfig(2, answer=True))
+
+    # --- learning
+
+    def windows(self, question: str, context: str, *, where: str) -> list[Window]:
+        both = self.tokenizer.encode_pair(question, context)
+        asked = [i for i, part in enumerate(both.parts) if part == 0]
+        inside = [i for i, part in enumerate(both.parts) if part == 1]
+        first, last = (inside[0], inside[-1] + 1) if inside else (len(both.ids), len(both.ids))
+        kept = set(self.ledger.fit(asked, self.question_limit, part="question", where=where))
+        before = [i for i in range(first) if both.parts[i] is None or i in kept]
+        after = list(range(last, len(both.ids)))
+        room = self.limit - len(before) - len(after)
+        if room < 1:
+            raise ConfigError(
+                f"{where}: a question of {len(kept)} tokens leaves no room for its context in {self.limit}"
+            )
+        if self.overflow != "window":
+            last = first + len(self.ledger.fit(inside, room, part="context", where=where))
+        out = []
+        for start in range(first, max(last - room, first) + self.stride, min(self.stride, room)):
+            middle = range(start, min(start + room, last))
+            taken = [*before, *middle, *after]
+            out.append(
+                Window(
+                    [both.ids[i] for i in taken],
+                    [both.segments[i] for i in taken],
+                    (len(before), len(before) + len(middle)),
+                    [both.offsets[i] for i in middle],
+                )
+            )
+            if start + room >= last:
+                break
+        return out
+
+    def examples(self, row: Row) -> list[Example]:
+        windows = self.windows(row.fields["question"], row.fields["context"], where=row.where)
+        answer = _first_answer(row)
+        return [window.example(window.span(*answer) if answer else NOWHERE) for window in windows]
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        ids = [example["ids"] for example in examples]
+        inputs = only(
+            inputs=pad(ids, self.tokenizer.pad_id or 0),
+            mask=mask_of(ids),
+            segments=pad([example["segments"] for example in examples], 0),
+        )
+        targets = {name: torch.from_numpy(np.stack([e[name] for e in examples]).astype(np.int64)) for name in MARKS}
+        return Batch(inputs, targets, count=len(examples), where=where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """Cross-entropy of start and of end, each over [CLS] and the context's tokens."""
+        logits = _scores(model, batch)  # (window, length, start or end)
+        return Loss(F.cross_entropy(logits, batch.targets["span"], reduction="sum") / 2)
+
+    # --- using
+
+    @torch.no_grad()
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The best span over all windows, with its probability among all spans and "no answer"; `n` above 1 gives a
+        list of that many, best first. No answer is "" from 0 to 0."""
+        n, threshold = options.pop("n", 1), options.pop("null_threshold", self.null_threshold)
+        if options:
+            raise InputError(f"answer has no option {next(iter(options))!r}; known: n, null_threshold")
+        asked = [_asked(value, number) for number, value in enumerate(inputs, 1)]
+        readings = [Reading(context) for _, context in asked]
+        windows = [
+            (reading, window)
+            for number, (pair, reading) in enumerate(zip(asked, readings, strict=True), 1)
+            for window in self.windows(*pair, where=f"input {number}")
+        ]
+        windows.sort(key=lambda both: len(both[1].ids))
+        for chunk in batches(windows, 32):
+            examples = [window.example() for _, window in chunk]
+            batch = self.collate(examples, seeds=[()] * len(chunk), where=[]).to(device_of(model))
+            spans = best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n)
+            for row, (reading, window) in enumerate(chunk):
+                reading.add(window, spans.row(row))
+        found = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
+        return found if n > 1 else [answers[0] for answers in found]
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
+        """SQuAD's exact match and F1, from 0 to 1, and the loss a window."""
+        rows = list(rows)
+        if not rows:
+            raise DataError("answer: there are no questions to evaluate on")
+        found = [one["answer"] for one in self.answer(model, [self.input(row) for row in rows])]
+        references = [[text for text, _ in row.fields["answers"]] for row in rows]
+        examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
+        total = 0.0
+        for chunk in batches(examples, 32):
+            batch = self.collate(chunk, seeds=[()] * len(chunk), where=[]).to(device_of(model))
+            total += float(self.loss(model, batch).total)
+        return {**squad.report(found, references), "loss": total / len(examples)}
+
+    def measure(self, row: Row) -> dict[str, int]:
+        return {part: len(self.tokenizer.encode(row.fields[part], special=False)) for part in self.input_fields}
+
+    def limits(self) -> dict[str, int]:
+        """A context that is read through windows has none."""
+        context = {} if self.overflow == "window" else {"context": self.limit - self.question_limit}
+        return {"question": self.question_limit, **context}
+
+
+def _scores(model: nn.Module, batch: Batch) -> Tensor:
+    """(window, length, start or end); −∞ where no answer can begin or end."""
+    logits = model(**batch.inputs).logits
+    at = torch.arange(logits.shape[1], device=logits.device)
+    first, last = batch.targets["context"].T[:, :, None]
+    allowed = ((at >= first) & (at < last)) | (at == 0)
+    return logits.masked_fill(~allowed[:, :, None], -torch.inf)
+
+
+def _first_answer(row: Row) -> tuple[int, int] | None:
+    """Its characters [start, end); None where there is no answer."""
+    answers = [(text, start) for text, start in row.fields["answers"] if text.strip()]
+    if not answers:
+        return None
+    text, start = answers[0]
+    there = row.fields["context"][start : start + len(text)] if start >= 0 else ""
+    if there != text:
+        raise DataError(
+            f"{row.where}: answers: {text!r} is not at character {start} of the context, where {there!r} is"
+        )
+    return start + len(text) - len(text.lstrip()), start + len(text.rstrip())
+
+
+def _asked(value: Any, number: int) -> tuple[str, str]:
+    question, context = (value.get(part) if isinstance(value, Mapping) else None for part in Answer.input_fields)
+    if not isinstance(question, str) or not isinstance(context, str):
+        raise InputError(f'input {number}: answer takes {{"question": text, "context": text}}')
+    return question, context

@@ -1,0 +1,162 @@
+"""Room: tasks. `embed`: a text becomes a vector, near the vectors of texts that mean the same. Learned from pairs; the
+other pairs of a batch are what a text is told apart from (InfoNCE, van den Oord et al. 2018; pooled by the mean)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.read import Row
+from headway.errors import InputError
+from headway.models import recipes
+from headway.models.config import ModelConfig
+from headway.models.heads import pool
+from headway.models.recipes import Recipe, Size
+from headway.models.rehead import most_tokens
+from headway.preprocess.text import Tokenizer
+from headway.tasks.encoders import text_encoder, without_head
+from headway.tasks.task import Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+
+
+@dataclass
+class Embed(Task):
+    name: ClassVar[str] = "embed"
+    fields: ClassVar[tuple[str, ...]] = ("a", "b")
+    score: ClassVar[str] = "accuracy"
+    input_fields: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    vocab: int = 8000
+    limit: int = 128  # tokens of a text
+    temperature: float = 0.05  # cosines are divided by it
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        if tokenizer is None:
+            texts = (row.fields[side] for row in rows() for side in ("a", "b"))
+            task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab)
+        return task
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        return recipes.encoder(size, recipe, vocab=len(self.tokenizer))
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        encoder = text_encoder(model, self.name)
+        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        return without_head(encoder)
+
+    # --- learning
+
+    def ids(self, text: str, *, part: str, where: str) -> list[int]:
+        ids = self.tokenizer.encode(text)
+        last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
+        return self.ledger.fit(ids, self.limit, part=part, where=where, last=last)
+
+    def examples(self, row: Row) -> list[Example]:
+        return [{side: ids_array(self.ids(row.fields[side], part=side, where=row.where)) for side in ("a", "b")}]
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        """The first halves, then the second halves. Pairs that share a text are not each other's negatives."""
+        firsts, seconds = [e["a"] for e in examples], [e["b"] for e in examples]
+        texts = [*firsts, *seconds]
+        inputs = only(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=mask_of(texts))
+        return Batch(inputs, {"same": _shared(firsts) | _shared(seconds)}, count=len(examples), where=where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """Each text must find its other half among those of the batch, in both directions."""
+        first, second = vectors_of(model, batch.inputs).chunk(2)
+        same = batch.targets["same"]
+        own = torch.arange(len(same), device=same.device)
+        other = same & (own[:, None] != own)
+        scores = (first @ second.T / self.temperature).masked_fill(other, -torch.inf)  # (pair, pair)
+        forth, back = (F.cross_entropy(side, own, reduction="sum") for side in (scores, scores.T))
+        return Loss((forth + back) / 2)
+
+    # --- using
+
+    @torch.no_grad()
+    def vectors(self, model: nn.Module, texts: Sequence[str], *, part: str = "text", size: int = 64) -> Tensor:
+        """(text, width), each of length 1; texts of similar length share a batch."""
+        ids = [self.ids(text, part=part, where=f"{part} {number}") for number, text in enumerate(texts, 1)]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        device, found = device_of(model), list[Tensor]()
+        for chunk in batches(order, size):
+            rows = [ids[i] for i in chunk]
+            inputs = only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows))
+            found.append(vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}))
+        return torch.cat(found)[torch.as_tensor(np.argsort(order), device=device)]
+
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """A text gives its vector, a pair of texts its cosine."""
+        given = [_texts(value, number) for number, value in enumerate(inputs, 1)]
+        if not given:
+            return []
+        found = iter(self.vectors(model, [text for texts in given for text in texts], **options))
+        return [_vector(found) if len(texts) == 1 else float(next(found) @ next(found)) for texts in given]
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
+        """Each `a` looks for its `b` among all of them. A tie is a miss, and pairs that share a text are left out of
+        each other's search. `chance` is the accuracy of a guess."""
+        rows = list(rows)
+        if not rows:
+            return {}
+        sides = [[row.fields[side] for row in rows] for side in ("a", "b")]
+        first, second = (self.vectors(model, texts, part=side) for texts, side in zip(sides, "ab", strict=True))
+        groups = [_numbered(texts).to(first.device) for texts in sides]
+        positive = (first * second).sum(1)
+        ranks = []
+        for chunk in torch.arange(len(rows), device=first.device).split(1024):
+            same = torch.stack([group[chunk, None] == group for group in groups]).any(0)  # (query, candidate)
+            ranks.append(1 + ((first[chunk] @ second.T >= positive[chunk, None]) & ~same).sum(1))
+        rank = torch.cat(ranks).double()
+        return {
+            "accuracy": float((rank == 1).double().mean()),
+            "mrr": float((1 / rank).mean()),
+            "positive_cosine": float(positive.mean()),
+            "chance": 1 / len(rows),
+        }
+
+    def measure(self, row: Row) -> dict[str, int]:
+        return {side: len(self.tokenizer.encode(row.fields[side])) for side in ("a", "b")}
+
+    def limits(self) -> dict[str, int]:
+        return {"a": self.limit, "b": self.limit}
+
+
+def vectors_of(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    """(text, width): the mean over a text's tokens, of length 1."""
+    hidden = model(**inputs).hidden
+    return F.normalize(pool(hidden, inputs.get("mask"), "mean"), dim=-1)
+
+
+def _shared(texts: Sequence[np.ndarray]) -> Tensor:
+    """(text, text), True where two are equal."""
+    group = _numbered([text.tobytes() for text in texts])
+    return group[:, None] == group
+
+
+def _numbered(items: Sequence[Any]) -> Tensor:
+    """Equal items get equal numbers."""
+    numbers: dict[Any, int] = {}
+    return torch.tensor([numbers.setdefault(item, len(numbers)) for item in items])
+
+
+def _texts(value: Any, number: int) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    pair = [value.get("a"), value.get("b")] if isinstance(value, Mapping) else value
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+        raise InputError(f"input {number}: embed takes a text, or two texts to compare (a and b)")
+    return list(pair)
+
+
+def _vector(found: Iterator[Tensor]) -> list[float]:
+    return next(found).tolist()

@@ -1,0 +1,41 @@
+"""Room: tasks. `summarize`: a long text becomes a short one. Learned as a translation; scored by ROUGE (Lin 2004)
+beside the baseline that is hard to beat: the text's own first sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import nn
+
+from headway.data.read import Row
+from headway.tasks import scores
+from headway.tasks.translate import Translate
+
+
+@dataclass
+class Summarize(Translate):
+    name: ClassVar[str] = "summarize"
+    score: ClassVar[str] = "rouge1"
+
+    source_limit: int = 512
+    target_limit: int = 128
+    beams: int = 4
+    no_repeat_ngram: int = 3  # no three tokens twice in a summary
+
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        return super().answer(model, inputs, **{"no_repeat_ngram": self.no_repeat_ngram, **options})
+
+    def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
+        references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]
+        lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], references)
+        return {**scores.rouge(found, references), **{f"lead_{name}": value for name, value in lead.items()}}
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first mark that ends a sentence or the first line's end, whichever comes first."""
+    line = text.strip().partition("\n")[0]
+    found = re.match(r".*?[.!?…](?=\s|$)|.*?[。！？]", line)
+    return found[0] if found else line

@@ -26,6 +26,9 @@ from headway.models.heads import pool
 
 if TYPE_CHECKING:
     from headway.preprocess.text import Tokenizer
+    from headway.tasks.task import Task
+
+TASK_FILE = "headway.json"
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -38,6 +41,7 @@ class Bundle:
     tokenizer: Tokenizer | None = None
     folder: Path | None = None
     foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it came with
+    task: Task | None = None  # what it was trained for here
 
     @property
     def device(self) -> torch.device:
@@ -131,7 +135,17 @@ class Bundle:
         save_json(folder / "config.json", self.config_json())
         if self.tokenizer is not None:
             self.tokenizer.save(folder)
+        if self.task is not None:
+            save_json(folder / TASK_FILE, {"task": self.task.name, "options": self.task.to_dict()})
         return folder
+
+    def __call__(self, inputs: Any, **options: Any) -> Any:
+        """The task's answer to one input, or to a list of them."""
+        if self.task is None:
+            raise InputError("this model was not trained for a task here; use logits() or embed(), or train it for one")
+        if isinstance(inputs, list):
+            return self.task.answer(self.model, inputs, **options)
+        return self.task.answer(self.model, [inputs], **options)[0]
 
     def config_json(self) -> dict[str, Any]:
         kind = family_named(self.family)
@@ -145,15 +159,13 @@ class Bundle:
         }
 
 
-def load(
-    name: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu"
-) -> Bundle:
+def load(name: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu") -> Bundle:
     """Opens a model folder (or a hub id). The weights keep the file's own type unless `dtype` says otherwise."""
     folder = resolve(name)
     foreign, tensors = open_folder(folder)
-    kind = family_named(foreign.get("model_type", ""))
-    wanted = architecture_of(foreign, kind)
     keys = Keys(foreign)
+    kind = family_named(keys.get("model_type", str))
+    wanted = architecture_of(keys, kind)
     config = kind.read(keys, wanted)
     keys.done()
     config = kind.fit(config, list(tensors))
@@ -164,7 +176,8 @@ def load(
         assign(model, state, dtype=_dtype(dtype), device=torch.device(device))
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    return Bundle(model.eval(), kind.name, config, _tokenizer(folder), folder, foreign)
+    tokenizer = _tokenizer(folder)
+    return Bundle(model.eval(), kind.name, config, tokenizer, folder, foreign, _task(folder, tokenizer))
 
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
@@ -177,8 +190,8 @@ def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     return read_json_tensors(published)
 
 
-def architecture_of(foreign: dict[str, Any], kind: Family) -> str:
-    wanted = (foreign.get("architectures") or [kind.architectures[0]])[0]
+def architecture_of(keys: Keys, kind: Family) -> str:
+    wanted = (keys.get("architectures", list, None) or kind.architectures)[0]
     if wanted not in kind.architectures:
         raise ConfigError(
             f"config.json: architecture {wanted!r} is not one Headway builds; known: {', '.join(kind.architectures)}"
@@ -263,3 +276,15 @@ def _tokenizer(folder: Path) -> Tokenizer | None:
 
     names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "source.spm")
     return Tokenizer.load(folder) if any((folder / name).exists() for name in names) else None
+
+
+def _task(folder: Path, tokenizer: Tokenizer | None) -> Task | None:
+    if not (folder / TASK_FILE).exists():
+        return None
+    from headway import tasks
+
+    kept = read_json(folder / TASK_FILE)
+    try:
+        return tasks.find(kept["task"]).from_dict(kept["options"], tokenizer)
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / TASK_FILE}: damaged: {error}") from error

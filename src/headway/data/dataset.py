@@ -30,7 +30,7 @@ class DataSet:
     fingerprint: str
     train: Walk
     valid: Walk
-    test: Walk | None = None
+    test: Walk  # what an evaluation asks for: the test part if there is one, else everything in the files
 
 
 def open_builtin(task: str, *, size: int | None = None, seed: int = 0) -> DataSet:
@@ -52,6 +52,7 @@ def open_files(
     *,
     fields: Sequence[str],
     columns: Mapping[str, str],
+    encoding: str | None = None,
     valid: str | Path | Sequence[str | Path] | None = None,
     running: bool = False,
 ) -> DataSet:
@@ -67,24 +68,24 @@ def open_files(
     mark = "\n".join(f"{path.name} {fingerprint(path)}" for path in [*train_files, *valid_files])
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
         return _running(train_files, valid_files, mark)
-    layout = guess(train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns)
+    layout = guess(train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding)
 
     def rows(files: Sequence[Path]) -> Iterator[Row]:
-        return iter(read(list(files), fields=fields, columns=columns))
+        return iter(read(list(files), fields=fields, columns=columns, encoding=encoding))
 
     if valid_files:
         train, held = lambda: rows(train_files), lambda: rows(valid_files)
     else:
         train = lambda: (row for row in rows(train_files) if not held_out(row, share=HELD_OUT))  # noqa: E731
         held = lambda: (row for row in rows(train_files) if held_out(row, share=HELD_OUT))  # noqa: E731
-    test = (lambda: rows(parts.test)) if parts.test else None
+    test = lambda: rows(parts.test or train_files)  # noqa: E731
     return DataSet(", ".join(path.name for path in train_files), str(layout), mark, train, held, test)
 
 
 def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet:
     name = ", ".join(path.name for path in train)
     if valid:
-        return DataSet(name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid))
+        return DataSet(name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid), lambda: _pieces(train))
     total = sum(len(row.fields["text"]) for row in _pieces(train))
     if not total:
         raise DataError(f"{name}: there is no text in it")
@@ -95,6 +96,7 @@ def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet
         mark,
         lambda: _between(_pieces(train), 0, keep),
         lambda: _between(_pieces(train), keep, total),
+        lambda: _pieces(train),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -31,10 +32,15 @@ class Generate(Task):
     score: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     running: ClassVar[bool] = True
+    stream: ClassVar[bool] = True
 
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096
     context: int = 256
+
+    @classmethod
+    def train_defaults(cls, recipe: str) -> dict[str, Any]:
+        return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": 1.0 if recipe == "modern" else 0.2}
 
     @classmethod
     def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -58,6 +64,10 @@ class Generate(Task):
         """Pieces of running text follow each other; a row of a table is a document of its own and ends with </s>."""
         ids = self.tokenizer.encode(row.fields["text"], special=False)
         return [{"ids": ids_array(ids)}] if ids else []
+
+    def sample(self, examples: list[Example]) -> list[Example]:
+        ids = np.concatenate([example["ids"] for example in examples])
+        return [{"ids": np.resize(ids, self.context + 1)}]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])

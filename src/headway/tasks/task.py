@@ -81,6 +81,10 @@ class Task(ABC):
         """What padding depends on."""
         return max(len(value) for value in example.values())
 
+    def sample(self, examples: list[Example]) -> list[Example]:
+        """A few examples as training would batch them, to time a step with."""
+        return examples[:8]
+
     @abstractmethod
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         """`seeds` has a key per example, for tasks that draw at random: equal whatever batch it lands in."""

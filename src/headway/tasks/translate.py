@@ -43,6 +43,12 @@ class Translate(Task):
     start_id: int = 0
 
     @classmethod
+    def train_defaults(cls, recipe: str) -> dict[str, Any]:
+        if recipe == "finetune":
+            return {"epochs": 3, "batch": 16}
+        return {"epochs": 10, "batch": 64}
+
+    @classmethod
     def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
@@ -53,7 +59,7 @@ class Translate(Task):
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         return recipes.encoder_decoder(
-            size, recipe, vocab=len(self.tokenizer), context=self.target_limit, start_id=self.start_id
+            size, recipe, vocab=len(self.tokenizer), context=1 + self.target_limit, start_id=self.start_id
         )
 
     def adapt(self, model: nn.Module) -> nn.Module:
@@ -61,6 +67,8 @@ class Translate(Task):
             raise ConfigError(f"{self.name} starts from an encoder-decoder (T5, BART, Marian, …)")
         assert isinstance(model, EncoderDecoder)
         self.start_id = model.config.start_id
+        if model.config.decoder.context is not None:
+            self.target_limit = min(self.target_limit, model.config.decoder.context - 1)
         return model
 
     # --- learning

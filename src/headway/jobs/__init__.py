@@ -1,0 +1,24 @@
+"""Room: jobs. What a person asks for, joined from the rooms; the command line and Python call the same functions."""
+
+from headway.jobs.plan import Plan, make_plan, open_data, saved_plan
+from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train
+from headway.jobs.using import evaluate, input_lines, run, score_lines, shown
+
+__all__ = [
+    "Plan",
+    "Trained",
+    "check",
+    "evaluate",
+    "input_lines",
+    "make_plan",
+    "open_data",
+    "progress",
+    "resume",
+    "run",
+    "run_plan",
+    "saved_plan",
+    "score_lines",
+    "show_plan",
+    "shown",
+    "train",
+]

@@ -1,0 +1,61 @@
+"""Room: jobs. The model card: what a trained folder is, how it was made, how well it does, how to use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.checkpoints import replacing
+
+if TYPE_CHECKING:
+    from headway.bundle import Bundle
+    from headway.data.dataset import DataSet
+    from headway.data.report import Report
+    from headway.jobs.plan import Plan
+    from headway.train.loop import FitResult
+
+
+def write_card(
+    folder: Path,
+    *,
+    bundle: Bundle,
+    plan: Plan,
+    result: FitResult,
+    scores: dict[str, float],
+    report: Report,
+    data: DataSet,
+) -> None:
+    count = sum(p.numel() for p in bundle.model.parameters())
+    cut = bundle.task.ledger.lines() if bundle.task is not None else []
+    lines = [
+        "---",
+        "library_name: headway",
+        f"tags: [headway, {plan.task}]",
+        "---",
+        f"# A model for `{plan.task}`",
+        "",
+        f"{count:,} parameters, {'started from ' + Path(plan.start).name if plan.start else 'trained from scratch'}, "
+        f"recipe `{plan.recipe}`, {result.steps:,} steps in {result.seconds / 60:.1f} minutes.",
+        "",
+        "## Data",
+        f"{data.name} ({data.layout}): {report.examples:,} examples to learn from, {report.held_out:,} held out.",
+        *([""] + [f"- {warning}" for warning in report.warnings] if report.warnings else []),
+        *(["", "Cut to fit:"] + [f"- {line}" for line in cut] if cut else ["", "Nothing was cut."]),
+        "",
+        "## Scores on the held-out examples",
+        "",
+        "| score | value |",
+        "|---|---|",
+        *[f"| {name} | {value:.4f} |" for name, value in scores.items()],
+        "",
+        "## Use",
+        "```",
+        "headway run <this folder> INPUT",
+        "```",
+        "",
+        "The exact settings are in `training/plan.json`, every logged number in `training/metrics.jsonl`, the curves in "
+        "`training/curves.png`.",
+        "",
+    ]
+    with replacing(folder / "README.md") as draft:
+        draft.write_text("\n".join(lines), encoding="utf-8")

@@ -1,0 +1,88 @@
+"""Room: jobs. `--set key=value`: which setting a key means, and its value, with a did-you-mean for what is not known.
+
+A key is a field of the training settings, of the task, or of the model's size; `train.`, `task.` or `model.` in front
+says which, and is needed only where the bare name would fit several.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.checkpoints import read_json
+from headway.errors import ConfigError
+
+Sections = dict[str, dict[str, Any]]
+
+
+def parse(pairs: Sequence[str]) -> dict[str, Any]:
+    """["lr=0.01", …] → {"lr": 0.01}. A value is JSON, or else a plain string."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if not sign or not key:
+            raise ConfigError(f"--set {pair!r}: write key=value")
+        try:
+            out[key.strip()] = json.loads(text)
+        except json.JSONDecodeError:
+            out[key.strip()] = text.strip()
+    return out
+
+
+def from_file(path: Path) -> dict[str, Any]:
+    """Settings from a JSON or TOML file, by section or by bare name."""
+    try:
+        if path.suffix == ".toml":
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as settings: {error}") from error
+
+
+def sort(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
+    """Each value under its section. `known` is {"train": Settings, "task": Classify, …}; sections may also be nested
+    objects, as in a config file."""
+    fields = {section: {f.name: f for f in dataclasses.fields(kind)} for section, kind in known.items()}
+    fields.get("task", {}).pop("tokenizer", None)
+    out: Sections = {section: {} for section in known}
+    for key, value in flatten(values, known).items():
+        section, _, name = key.rpartition(".")
+        found = [section] if section else [s for s, names in fields.items() if name in names]
+        if section and section not in fields:
+            raise ConfigError(f"setting {key!r}: no section {section!r}; sections: {', '.join(fields)}")
+        if len(found) > 1:
+            raise ConfigError(f"setting {key!r} could be {' or '.join(f'{s}.{name}' for s in found)}: say which")
+        if not found or name not in fields[found[0]]:
+            choices = [n for s, names in fields.items() for n in names if not section or s == section]
+            close = difflib.get_close_matches(name, choices, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(choices))}"
+            raise ConfigError(f"setting {key!r} is not known; {hint}")
+        out[found[0]][name] = _typed(key, value, fields[found[0]][name])
+    return out
+
+
+def flatten(values: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in known and isinstance(value, Mapping):
+            out |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            out[key] = value
+    return out
+
+
+def _typed(key: str, value: Any, field: dataclasses.Field[Any]) -> Any:
+    """A list becomes the tuple that frozen settings hold; a number or word of the wrong kind is refused by name."""
+    if isinstance(value, list):
+        return tuple(value)
+    kind = type(field.default) if field.default not in (None, dataclasses.MISSING) else None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind in (int, float, bool) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise ConfigError(f"setting {key!r}: {value!r} should be {'a whole number' if kind is int else kind.__name__}")
+    return value

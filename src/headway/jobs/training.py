@@ -1,0 +1,229 @@
+"""Room: jobs. `check` and `train`: from a file (or the built-in data) to a trained model folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from headway import tasks
+from headway.bundle import Bundle, load
+from headway.checkpoints import save_json
+from headway.data.check import check as check_rows
+from headway.data.dataset import DataSet, first
+from headway.data.report import Report
+from headway.errors import ConfigError, DataError
+from headway.jobs.card import write_card
+from headway.jobs.plan import PLAN, Paths, Plan, make_plan, open_data, saved_plan
+from headway.models.build import build
+from headway.models.init import initialise
+from headway.models.recipes import Recipe
+from headway.tasks.source import ExampleSource, StreamSource, prepare
+from headway.tasks.task import Task
+from headway.train.lora import add_lora, freeze, merge_lora
+from headway.train.loop import FitResult, fit
+from headway.train.progress import ProgressLine
+from headway.train.settings import Settings
+
+EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Trained:
+    bundle: Bundle
+    result: FitResult
+    scores: dict[str, float]
+    folder: Path
+    report: Report
+
+
+def begin(plan: Plan, data: DataSet) -> Bundle:
+    """The model before its first step, with its task: from scratch, or made ready from the one it starts from."""
+    kind = tasks.find(plan.task)
+    start = load(plan.start, dtype="float32") if plan.start is not None else None
+    task = kind.begin(data.train, tokenizer=start.tokenizer if start else None, options=plan.options)
+    if start is not None:
+        model = task.adapt(start.model)
+        foreign = {
+            key: value for key, value in start.foreign.items() if key not in ("id2label", "label2id", "num_labels")
+        }
+        return Bundle(cast(Any, model), start.family, cast(Any, model.config), task.tokenizer, None, foreign, task)
+    recipe = cast(Recipe, plan.recipe)
+    config = task.config(plan.size(), recipe)
+    model = build(config)
+    initialise(model, recipe, seed=plan.settings().seed)
+    return Bundle(model, "headway", config, task.tokenizer, None, {}, task)
+
+
+def check(plan: Plan, *, data: DataSet | None = None, bundle: Bundle | None = None) -> Report:
+    """What a person should know before training, in seconds."""
+    data = data or open_data(plan)
+    bundle = bundle or begin(plan, data)
+    task = task_of(bundle)
+    report = check_rows(data.train(), held_out=data.valid(), measure=task.measure, limits=task.limits())
+    report.extra["data"] = f"{data.name} ({data.layout})"
+    report.extra |= estimate(plan, data, bundle, examples=report.examples)
+    return report
+
+
+def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, examples: int) -> dict[str, str]:
+    """Memory by counting, time by taking one real step's gradients on the first examples."""
+    settings, task, model = plan.settings(), task_of(bundle), bundle.model
+    count = sum(p.numel() for p in model.parameters())
+    out = {
+        "model": f"{count:,} parameters; weights, gradients and optimiser {training_bytes(model, settings) / 2**20:,.0f} MiB"
+    }
+    sample: list[Any] = []
+    for row in data.train():
+        sample += task.examples(row)
+        if len(sample) >= 8:
+            break
+    if not sample:
+        return out
+    sample = task.sample(sample)
+    batch = task.collate(sample, seeds=[(0, 0, i) for i in range(len(sample))], where=[""] * len(sample))
+    seconds = []
+    was = model.training
+    model.train()
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(2):
+            began = time.perf_counter()
+            task.loss(model, batch).total.backward()
+            seconds.append(time.perf_counter() - began)
+            model.zero_grad(set_to_none=True)
+    model.train(was)
+    if settings.minutes:
+        out["time"] = f"{settings.minutes:g} minutes, as asked"
+    elif settings.batch_unit == "examples":
+        steps = settings.steps or settings.epochs * -(-examples // settings.batch)
+        needed = steps * settings.batch * min(seconds) / len(sample)
+        out["time"] = f"about {needed / 60:.1f} minutes for {steps:,} steps on this machine"
+    return out
+
+
+def train(
+    task: str,
+    data: Paths | None = None,
+    *,
+    out: str | Path | None = None,
+    callbacks: Iterable[Any] = (),
+    say: Say | None = None,
+    **planned: Any,
+) -> Trained:
+    """Trains for `task` and saves into `out` (default runs/TASK). `make_plan` says what can be planned."""
+    return run_plan(make_plan(task, data, **planned), Path(out or f"runs/{task}"), callbacks=callbacks, say=say)
+
+
+def resume(folder: str | Path, *, callbacks: Iterable[Any] = (), say: Say | None = None) -> Trained:
+    """Goes on with a run exactly where it stopped."""
+    return run_plan(saved_plan(folder), Path(folder), callbacks=callbacks, say=say, resume=True)
+
+
+def run_plan(
+    plan: Plan, folder: Path, *, callbacks: Iterable[Any] = (), say: Say | None = None, resume: bool = False
+) -> Trained:
+    say = say or (lambda text: None)
+    settings, data = plan.settings(), open_data(plan)
+    torch.manual_seed(settings.seed)
+    if resume:
+        bundle = load(folder)
+        bundle.foreign.pop("id2label", None)
+    else:
+        if (folder / "training" / PLAN).exists():
+            raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
+        bundle = begin(plan, data)
+    task = task_of(bundle)
+    report = check(plan, data=data, bundle=bundle)
+    for line in [f"{plan.task}, recipe {plan.recipe}", *report.lines()]:
+        say(line)
+    source = make_source(task, data, folder, settings=settings)
+    for line in task.ledger.lines():
+        say(f"cut          {line}")
+    if not resume:
+        bundle.save(folder)
+        save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
+    held = first(data.valid, EVALUATED)
+    if not held:
+        raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
+    if plan.lora:
+        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, also_train=["head*"])
+    if plan.freeze:
+        say(str(freeze(bundle.model, plan.freeze)))
+    result = fit(
+        bundle.model,
+        source,
+        loss=task.loss,
+        settings=settings,
+        folder=folder,
+        evaluate=lambda model: task.evaluate(model, held),
+        score=task.score,
+        higher_is_better=task.higher_is_better,
+        callbacks=callbacks,
+        resume=resume,
+    )
+    if result.exit_code:
+        return Trained(bundle, result, {}, folder, report)
+    if plan.lora:
+        merge_lora(bundle.model)
+    scores = task.evaluate(bundle.model, data.valid())
+    bundle.save(folder)
+    save_json(folder / "training" / "scores.json", scores)
+    write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data)
+    say(
+        f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {peak_memory() / 2**30:.2f} GiB"
+    )
+    return Trained(bundle, result, scores, folder, report)
+
+
+def make_source(task: Task, data: DataSet, folder: Path, *, settings: Settings) -> ExampleSource | StreamSource:
+    """Examples prepared once under the run's folder and mapped into memory from then on."""
+    key = json.dumps([data.fingerprint, task.name, task.to_dict(), len(task.tokenizer) if task.tokenizer else 0])
+    store = prepare(task, data.train(), folder / "training" / "examples", key=key)
+    if task.stream:
+        context = cast(Any, task).context
+        tokens = store.flat("ids")
+        return StreamSource(
+            tokens, task, context=context, batch=settings.batch, seed=settings.seed, fingerprint=data.fingerprint
+        )
+    unit = cast(Any, settings.batch_unit)
+    return ExampleSource(store, task, batch=settings.batch, unit=unit, seed=settings.seed, fingerprint=data.fingerprint)
+
+
+def show_plan(plan: Plan, *, say: Say) -> None:
+    """What `--dry-run` says: the check, and the full config."""
+    for line in check(plan).lines():
+        say(line)
+    say(json.dumps(dataclasses.asdict(plan), indent=2))
+
+
+def progress(plan: Plan) -> ProgressLine:
+    return ProgressLine(unit=plan.train["batch_unit"], score=tasks.find(plan.task).score)
+
+
+def training_bytes(model: torch.nn.Module, settings: Settings) -> int:
+    """Weights, gradients, and at most two numbers a weight for the optimiser (one for Muon's matrices)."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    return weights + trained * (3 + (1 if settings.average else 0))
+
+
+def peak_memory() -> int:
+    """Bytes, of this process since it began."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def task_of(bundle: Bundle) -> Task:
+    if bundle.task is None:
+        raise ConfigError(f"{bundle.folder}: this model was not trained for a task here, so there is no task to do")
+    return bundle.task

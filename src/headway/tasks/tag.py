@@ -1,0 +1,218 @@
+"""Room: tasks. `tag`: every word gets a tag; tags in BIO mark names of persons, places, … (Devlin et al. 2019: the first
+piece of a word carries its tag). A sentence longer than the model is read in overlapping windows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.read import Row
+from headway.errors import ConfigError, DataError, InputError
+from headway.models import recipes
+from headway.models.config import ModelConfig, TokenHeadConfig
+from headway.models.recipes import Recipe, Size
+from headway.models.rehead import most_tokens, with_head
+from headway.preprocess.text import Tokenizer
+from headway.tasks.encoders import Frame, text_encoder
+from headway.tasks.entities import all_tags, entities, entity_scores, repaired
+from headway.tasks.labelled import label_index, logits_of
+from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.windows import Window, windows
+
+WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # 12,000 and o'clock are words; a mark alone is one too
+ROWS = 64
+
+
+class Reading(NamedTuple):
+    """What a model is shown of a sentence: its tokens, and where the words it is asked about begin."""
+
+    ids: list[int]
+    places: list[tuple[int, int]]  # (place in ids, word)
+
+
+@dataclass
+class Tag(Task):
+    name: ClassVar[str] = "tag"
+    fields: ClassVar[tuple[str, ...]] = ("words", "tags")
+    score: ClassVar[str] = "f1"
+    input_fields: ClassVar[tuple[str, ...]] = ("words",)
+    overflows: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
+
+    overflow: Literal["truncate", "error", "window"] = "window"
+    labels: list[str] = field(default_factory=list)  # in the order of the model's outputs
+    vocab: int = 8000
+    lowercase: bool = False  # names begin with capitals
+    limit: int = 256  # tokens of a sentence, or of a window of it
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        task.labels = all_tags(tag for row in rows() for tag in row.fields["tags"])
+        if len(task.labels) < 2:
+            raise DataError(f"the data has {len(task.labels)} tags; to tell apart, at least two are needed")
+        if tokenizer is None:
+            texts = (" ".join(row.fields["words"]) for row in rows())
+            task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
+        return task
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        head = TokenHeadConfig(len(self.labels), dropout=size.dropout)
+        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        encoder = text_encoder(model, self.name)
+        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        return with_head(encoder, TokenHeadConfig(len(self.labels), dropout=0.1))
+
+    # --- reading
+
+    @cached_property
+    def frame(self) -> Frame:
+        return Frame.of(self.tokenizer)
+
+    def read(self, words: Sequence[str], *, where: str) -> list[Reading]:
+        """A sentence as one reading, or as several when it is too long and `overflow` is window."""
+        room, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
+        if room < 1:
+            raise ConfigError(f"limit {self.limit} leaves no room for a word")
+        pieces = self.pieces(words)
+        whole = Window(range(len(words)), range(len(words)))
+        if sum(map(len, pieces)) <= room or self.overflow != "window":
+            ids, places = self._reading(pieces, whole)
+            ids = self.ledger.fit(ids, self.limit, part="words", where=where, last=ids[-1] if after else None)
+            return [Reading(ids, [(at, word) for at, word in places if at < len(ids) - after])]
+        pieces = [self.ledger.fit(piece, room, part="one word", where=where) for piece in pieces]
+        return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], room)]
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """Each word's tokens; a word that the tokenizer drops (a lone control character) is an unknown one."""
+        ids, owners = self.tokenizer.encode_words(words, special=False)
+        out: list[list[int]] = [[] for _ in words]
+        for token, owner in zip(ids, owners, strict=True):
+            assert owner is not None
+            out[owner].append(token)
+        blank = self.tokenizer.unk_id if self.tokenizer.unk_id is not None else self.tokenizer.eos_id or 0
+        return [piece or [blank] for piece in out]
+
+    def _reading(self, pieces: Sequence[list[int]], window: Window) -> Reading:
+        before, after = self.frame.single
+        ids, places = list(before), []
+        for word in window.shown:
+            if word in window.asked:
+                places.append((len(ids), word))
+            ids += pieces[word]
+        return Reading([*ids, *after], places)
+
+    # --- learning
+
+    def examples(self, row: Row) -> list[Example]:
+        tags = self.tag_ids(row)
+        out = []
+        for ids, places in self.read(row.fields["words"], where=row.where):
+            wanted = np.full(len(ids), IGNORE, dtype=np.int32)
+            for at, word in places:
+                wanted[at] = tags[word]
+            out.append({"ids": ids_array(ids), "tags": wanted})
+        return out if tags else []
+
+    def tag_ids(self, row: Row) -> list[int]:
+        words, tags = row.fields["words"], row.fields["tags"]
+        if len(words) != len(tags):
+            raise DataError(f"{row.where}: tags: {len(tags)} tags for {len(words)} words")
+        return [label_index(self.labels, tag, where=row.where) for tag in tags]
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        rows, tags = [example["ids"] for example in examples], [example["tags"] for example in examples]
+        inputs = only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows))
+        count = sum(int((tag != IGNORE).sum()) for tag in tags)
+        return Batch(inputs, {"tags": pad(tags, IGNORE)}, count=count, where=where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        logits = logits_of(model, batch).flatten(0, 1)  # (batch · length, label)
+        return Loss(F.cross_entropy(logits, batch.targets["tags"].flatten(), ignore_index=IGNORE, reduction="sum"))
+
+    # --- using
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, sentences: Sequence[Sequence[Reading]]) -> list[dict[int, torch.Tensor]]:
+        """For each sentence, word → log-probabilities (label,). A word that was cut is not among them."""
+        readings = [(index, reading) for index, parts in enumerate(sentences) for reading in parts]
+        readings.sort(key=lambda item: len(item[1].ids))
+        out: list[dict[int, torch.Tensor]] = [{} for _ in sentences]
+        for chunk in batches(readings, ROWS):
+            ids = [reading.ids for _, reading in chunk]
+            inputs = only(inputs=pad(ids, self.tokenizer.pad_id or 0), mask=mask_of(ids))
+            logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
+            scores = logits.float().log_softmax(-1).cpu()  # (reading, token, label)
+            for (index, reading), row in zip(chunk, scores, strict=True):
+                out[index] |= {word: row[at] for at, word in reading.places}
+        return out
+
+    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """Words, tags and entities of each sentence, which is a list of words or a text; `start` and `end` count words.
+        Under overflow=truncate, `unread` says how many words at the end were not read and so have the tag O."""
+        if options:
+            raise InputError(f"tag has no option {next(iter(options))!r}")
+        sentences = [_words(value, number) for number, value in enumerate(inputs, 1)]
+        readings = [self.read(words, where=f"input {number}") for number, (words, _) in enumerate(sentences, 1)]
+        out = []
+        for (words, spell), found in zip(sentences, self.predict(model, readings), strict=True):
+            tags = repaired(self._tags(found, len(words)))
+            named = [
+                {"type": e.type, "text": spell(e.start, e.end), "start": e.start, "end": e.end} for e in entities(tags)
+            ]
+            unread = len(words) - len(found)
+            out.append({"words": words, "tags": tags, "entities": named} | ({"unread": unread} if unread else {}))
+        return out
+
+    def _tags(self, found: dict[int, torch.Tensor], count: int) -> list[str]:
+        return [self.labels[int(found[word].argmax())] if word in found else "O" for word in range(count)]
+
+    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
+        """Entities' precision, recall and F1; words' accuracy and loss; the accuracy of the commonest tag alone. Words
+        that were cut count as O, and as `unread`."""
+        rows = [row for row in rows if row.fields["words"]]
+        if not rows:
+            raise DataError("tag: there are no examples to evaluate on")
+        wanted = [self.tag_ids(row) for row in rows]
+        found = self.predict(model, [self.read(row.fields["words"], where=row.where) for row in rows])
+        guessed = [self._tags(one, len(tags)) for one, tags in zip(found, wanted, strict=True)]
+        truth = [[self.labels[tag] for tag in tags] for tags in wanted]
+        surprise = [-one[word][tags[word]] for one, tags in zip(found, wanted, strict=True) for word in one]
+        flat = [tag for tags in truth for tag in tags]
+        right = sum(a == b for a, b in zip((tag for tags in guessed for tag in tags), flat, strict=True))
+        unread = len(flat) - len(surprise)
+        return {
+            **entity_scores(guessed, truth),
+            "accuracy": right / len(flat),
+            "majority": Counter(flat).most_common(1)[0][1] / len(flat),
+            "loss": float(torch.stack(surprise).mean()),
+            **({"unread": float(unread)} if unread else {}),
+        }
+
+    def measure(self, row: Row) -> dict[str, int]:
+        return {"words": self.frame.cost[0] + sum(map(len, self.pieces(row.fields["words"])))}
+
+    def limits(self) -> dict[str, int]:
+        """Nothing is cut where long sentences are read in windows."""
+        return {} if self.overflow == "window" else {"words": self.limit}
+
+
+def _words(value: Any, number: int) -> tuple[list[str], Any]:
+    """The words of an input, and how it spells the words from one to another."""
+    if isinstance(value, str):
+        spans = [match.span() for match in WORD.finditer(value)]
+        return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return list(value), lambda start, end: " ".join(value[start:end])
+    raise InputError(f"input {number}: expected a text or a list of words, found {type(value).__name__}")

@@ -1,0 +1,28 @@
+"""Windows over words: nothing shown twice as an answer, nothing left out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.tasks.windows import windows
+
+
+def test_what_fits_is_one_window():
+    assert windows([1, 2, 3], 6) == [(range(0, 3), range(0, 3))]
+
+
+def test_neighbours_share_half_a_window_and_part_in_its_middle():
+    assert windows([1] * 10, 6) == [
+        (range(0, 6), range(0, 4)),
+        (range(3, 9), range(4, 7)),
+        (range(6, 10), range(7, 10)),
+    ]
+
+
+@given(st.integers(1, 12), st.data())
+def test_every_word_is_asked_about_once_and_every_window_fits(room, data):
+    sizes = data.draw(st.lists(st.integers(1, room), min_size=1, max_size=60))
+    found = windows(sizes, room)
+    assert [word for window in found for word in window.asked] == list(range(len(sizes)))
+    for window in found:
+        assert set(window.asked) <= set(window.shown)
+        assert sum(sizes[word] for word in window.shown) <= room

@@ -1,4 +1,4 @@
-"""What the parity checks do not see of BERT and its kin: pooled vectors, dropout in its places, old files, padding ids."""
+"""What parity does not see of BERT and its kin: pooled vectors, where dropout falls, old files, padding ids."""
 
 import json
 from pathlib import Path
@@ -65,15 +65,15 @@ def test_pretraining_says_words_and_next_sentence(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- dropout
 
 DROPOUT = [
-    ("BertForMaskedLM", BERT | dict(hidden_dropout_prob=0.3)),
-    ("BertForSequenceClassification", BERT | dict(hidden_dropout_prob=0.3, classifier_dropout=0.5)),
-    ("BertForTokenClassification", BERT | dict(hidden_dropout_prob=0.3, classifier_dropout=0.5)),
-    ("RobertaForSequenceClassification", BERT | dict(hidden_dropout_prob=0.3, classifier_dropout=0.5)),
-    ("DistilBertForMaskedLM", DISTILBERT | dict(dropout=0.3)),
-    ("DistilBertForSequenceClassification", DISTILBERT | dict(dropout=0.3, seq_classif_dropout=0.5)),
-    ("DistilBertForQuestionAnswering", DISTILBERT | dict(dropout=0.3, qa_dropout=0.5)),
-    ("DistilBertForTokenClassification", DISTILBERT | dict(dropout=0.3)),
-    ("ViTForImageClassification", VIT | dict(hidden_dropout_prob=0.3)),
+    ("BertForMaskedLM", BERT | {"hidden_dropout_prob": 0.3}),
+    ("BertForSequenceClassification", BERT | {"hidden_dropout_prob": 0.3, "classifier_dropout": 0.5}),
+    ("BertForTokenClassification", BERT | {"hidden_dropout_prob": 0.3, "classifier_dropout": 0.5}),
+    ("RobertaForSequenceClassification", BERT | {"hidden_dropout_prob": 0.3, "classifier_dropout": 0.5}),
+    ("DistilBertForMaskedLM", DISTILBERT | {"dropout": 0.3}),
+    ("DistilBertForSequenceClassification", DISTILBERT | {"dropout": 0.3, "seq_classif_dropout": 0.5}),
+    ("DistilBertForQuestionAnswering", DISTILBERT | {"dropout": 0.3, "qa_dropout": 0.5}),
+    ("DistilBertForTokenClassification", DISTILBERT | {"dropout": 0.3}),
+    ("ViTForImageClassification", VIT | {"hidden_dropout_prob": 0.3}),
 ]
 
 

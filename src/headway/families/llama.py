@@ -22,6 +22,7 @@ from headway.models.config import (
     LanguageHeadConfig,
     StackConfig,
     TokenHeadConfig,
+    from_dict,
 )
 
 SCALING = {  # their key → ours; which of them a kind uses
@@ -119,27 +120,26 @@ def windows(keys: Keys, layers: int, kin: Kin) -> tuple[int | None, ...]:
 
 def rotary(keys: Keys, context: int, theta: float) -> RotaryConfig:
     """Reads both spellings: `rope_parameters`, and the older `rope_theta` with `rope_scaling`."""
-    given = dict(keys.get("rope_scaling", dict, {})) | dict(keys.get("rope_parameters", dict, {}))
-    theta = float(given.pop("rope_theta", keys.get("rope_theta", float, theta)))
-    kind = given.pop("rope_type", given.pop("type", "default"))
-    given.pop("type", None)
-    share = float(given.pop("partial_rotary_factor", keys.get("partial_rotary_factor", float, 1.0)))
+    given = Keys({**keys.get("rope_scaling", dict, {}), **keys.get("rope_parameters", dict, {})})
+    theta = given.get("rope_theta", float, keys.get("rope_theta", float, theta))
+    kind = given.get("rope_type", str, given.get("type", str, "default"))
+    share = given.get("partial_rotary_factor", float, keys.get("partial_rotary_factor", float, 1.0))
+    original = given.size("original_max_position_embeddings", keys.size("original_max_position_embeddings", None))
+    values = {ours: given.data[key] for key, ours in SCALING.items() if given.data.get(key) is not None}
+    given.ignore(*SCALING)
+    given.done()
     if kind == "default":
         return RotaryConfig(theta, share=share)
     if kind not in ("linear", "dynamic", "yarn", "longrope", "llama3"):
-        raise ConfigError(f"config.json: rotary scaling {kind!r} is not supported")
-    unknown = [key for key in given if key not in SCALING]
-    if unknown:
-        raise ConfigError(f"config.json: rope_parameters.{unknown[0]} is not a key that Headway knows")
-    values = {SCALING[key]: tuple(v) if isinstance(v, list) else v for key, v in given.items() if v is not None}
-    original = keys.get("original_max_position_embeddings", int, None)
-    if kind in ("dynamic", "longrope", "yarn"):
-        values.setdefault("original_length", original or context)
+        raise ConfigError(f"config.json: rope_parameters: rope_type {kind!r} is not supported")
+    if kind in ("yarn", "longrope"):
+        values["original_length"] = original or context
     if kind == "dynamic":
         values["original_length"] = context
     if "factor" not in values:
-        values["factor"] = context / values["original_length"]
-    return RotaryConfig(theta, share=share, scaling=RotaryScaling(kind=kind, **values))
+        values["factor"] = context / (original or context)
+    scaling = from_dict(RotaryScaling, {"kind": kind, **values}, path="config.json: rope_parameters")
+    return RotaryConfig(theta, share=share, scaling=scaling)
 
 
 def write_rotary(config: RotaryConfig) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
 from headway.models.config import ClassifyHeadConfig, EncoderConfig, HeadConfig, PoolerConfig, StackConfig
 
+MOST_PIXELS = 100_000
+
 
 def read(keys: Keys, architecture: str) -> EncoderConfig:
     width = keys.size("hidden_size", 768)
@@ -53,8 +55,8 @@ def sides(keys: Keys, key: str, default: int) -> tuple[int, int]:
     """(height, width) from one number for both, or two."""
     value = keys.get(key, (int, list), default)
     both = tuple(value) if isinstance(value, list) else (value, value)
-    if len(both) != 2 or not all(type(side) is int and side > 0 for side in both):
-        raise ConfigError(f"config.json: {key} is {value!r}, expected a positive number or two of them")
+    if len(both) != 2 or not all(type(side) is int and 0 < side <= MOST_PIXELS for side in both):
+        raise ConfigError(f"config.json: {key} is {value!r}, expected one or two numbers from 1 to {MOST_PIXELS}")
     return both
 
 

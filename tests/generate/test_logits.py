@@ -58,6 +58,19 @@ def test_top_p(scores, p):
         assert stay == want
 
 
+@pytest.mark.parametrize(("spread", "looks_at_all"), [(5.0, False), (0.1, True)])
+def test_top_p_of_a_large_vocabulary(monkeypatch, spread, looks_at_all):
+    from transformers import TopPLogitsWarper
+
+    scores = torch.randn(3, 20_000) * spread
+    want = TopPLogitsWarper(0.8)(None, scores)
+    sort, sorted_at_all = torch.Tensor.sort, []
+    monkeypatch.setattr(torch.Tensor, "sort", lambda *a, **k: (sorted_at_all.append(1), sort(*a, **k))[1])
+    got = ours.top_p(scores, 0.8)
+    assert bool(sorted_at_all) == looks_at_all
+    same(got, want)
+
+
 @pytest.mark.parametrize("p", [0.01, 0.2, 0.9, 1.0])
 def test_min_p(scores, p):
     from transformers import MinPLogitsWarper

@@ -81,6 +81,8 @@ def forbid(scores: Tensor, ids: tuple[int, ...]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------- what may be sampled
 
+HEAD = 512
+
 
 def top_k(scores: Tensor, k: int) -> Tensor:
     """The k best; ties with the last of them stay too."""
@@ -89,11 +91,15 @@ def top_k(scores: Tensor, k: int) -> Tensor:
 
 
 def top_p(scores: Tensor, p: float) -> Tensor:
-    """The fewest best tokens that together have probability p."""
-    ordered, where = scores.sort(dim=-1, descending=True)
-    share = ordered.softmax(-1)
+    """The fewest best tokens that together have probability p. They are looked for among the first few hundred, and in
+    the whole vocabulary, which must be sorted for that, only when those do not have it."""
+    total = scores.logsumexp(-1, keepdim=True)
+    best, where = scores.topk(min(HEAD, scores.shape[1]))
+    if bool(((best - total).exp().sum(-1) < p).any()):
+        best, where = scores.sort(dim=-1, descending=True)
+    share = (best - total).exp()
     before = share.cumsum(-1) - share  # of all better tokens
-    return scores.masked_fill((before >= p).scatter(1, where, before >= p), -math.inf)
+    return torch.full_like(scores, -math.inf).scatter(1, where, best.masked_fill(before >= p, -math.inf))
 
 
 def min_p(scores: Tensor, p: float) -> Tensor:

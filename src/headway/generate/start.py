@@ -136,7 +136,7 @@ def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:
         raise InputError(f"there are {len(sources)} sources but {count} prompts: give one prompt for each source")
     if isinstance(sources, Tensor):
         return
-    embedding = model.config.encoder.embedding
+    embedding = getattr(model.config, "encoder", model.config).embedding
     check_ids("source", sources, vocab=embedding.vocab)
     limit = getattr(getattr(embedding, "positions", None), "count", None)
     longest = max(range(count), key=lambda i: len(sources[i]))

@@ -84,9 +84,8 @@ def _context(config: Any) -> int | None:
 
 
 def _vocabulary(model: nn.Module) -> str | None:
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
-    largest = max(tables, key=lambda table: table.num_embeddings, default=None)
-    return None if largest is None else f"{largest.num_embeddings:,} tokens"
+    tables = [m for name, m in model.named_modules() if isinstance(m, nn.Embedding) and name.endswith("tokens")]
+    return f"{tables[0].num_embeddings:,} tokens" if tables else None
 
 
 def _parts(model: nn.Module) -> Iterator[tuple[str, int]]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig, validate
+from headway.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    ModelConfig,
+    RecurrentConfig,
+    validate,
+)
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.recurrent import RecurrentEncoderDecoder
 
-Model = Encoder | Decoder | EncoderDecoder
+Model = Encoder | Decoder | EncoderDecoder | RecurrentEncoderDecoder
 
 
 def build(config: ModelConfig, *, device: str | torch.device | None = None) -> Model:
@@ -24,6 +32,8 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
                 return Decoder(config)
             case EncoderDecoderConfig():
                 return EncoderDecoder(config)
+            case RecurrentConfig():
+                return RecurrentEncoderDecoder(config)
 
 
 def tensor_names(model: nn.Module) -> list[str]:

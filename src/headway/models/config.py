@@ -121,7 +121,18 @@ class EncoderDecoderConfig:
     shape: Literal["encoder-decoder"] = "encoder-decoder"
 
 
-ModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """A GRU encoder-decoder with additive attention."""
+
+    embedding: EmbeddingConfig
+    hidden: int
+    start_id: int
+    dropout: float = 0.0
+    shape: Literal["recurrent"] = "recurrent"
+
+
+ModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig | RecurrentConfig
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from headway.models.config import (
     EncoderDecoderConfig,
     HeadConfig,
     LanguageHeadConfig,
+    RecurrentConfig,
     StackConfig,
 )
 
@@ -129,6 +130,13 @@ def encoder_decoder(size: Size, recipe: Recipe, *, vocab: int, context: int, sta
         ),
         start_id=start_id,
         shared_embedding=True,
+    )
+
+
+def recurrent(size: Size, *, vocab: int, start_id: int) -> RecurrentConfig:
+    """The Transformer's predecessor, of about its size."""
+    return RecurrentConfig(
+        EmbeddingConfig(vocab, size.width, dropout=size.dropout), 2 * size.width, start_id=start_id, dropout=size.dropout
     )
 
 

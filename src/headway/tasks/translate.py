@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,7 @@ class Translate(Task):
     stacks: ClassVar[int] = 2
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
 
-    vocab: int = 6000
+    vocab: int = 0  # 0: a token for every 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
     target_limit: int = 256
     label_smoothing: float = 0.1
@@ -41,6 +41,7 @@ class Translate(Task):
     beams: int = 5
     length_penalty: float = 1.0
     start_id: int = 0
+    architecture: Literal["transformer", "bahdanau-gru"] = "transformer"
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -52,12 +53,15 @@ class Translate(Task):
     def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=task.vocab)
+            size = task.vocab or max(300, min(8000, sum(map(len, _texts(rows))) // 600))
+            task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=size)
             assert task.tokenizer.bos_id is not None
             task.start_id = task.tokenizer.bos_id
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        if self.architecture == "bahdanau-gru":
+            return recipes.recurrent(size, vocab=len(self.tokenizer), start_id=self.start_id)
         return recipes.encoder_decoder(
             size, recipe, vocab=len(self.tokenizer), context=1 + self.target_limit, start_id=self.start_id
         )
@@ -84,9 +88,12 @@ class Translate(Task):
             ids = ids[1:]  # a tokenizer of our own begins with <s>, which is the decoder's business
         return ids if eos is None or ids[-1:] == [eos] else [*ids, eos]
 
+    def target_ids(self, text: str, *, where: str) -> list[int]:
+        ids = self._ended(text)
+        return self.ledger.fit(ids, self.target_limit, part="target", where=where, last=ids[-1])
+
     def examples(self, row: Row) -> list[Example]:
-        target = self._ended(row.fields["target"])
-        target = self.ledger.fit(target, self.target_limit, part="target", where=row.where, last=target[-1])
+        target = self.target_ids(row.fields["target"], where=row.where)
         source = self.source_ids(row.fields["source"], where=row.where)
         return [{"source": ids_array(source), "target": ids_array(target)}]
 

@@ -1,0 +1,5 @@
+"""`python -m headway`, which is how torchrun starts it."""
+
+from headway.cli import main
+
+main()

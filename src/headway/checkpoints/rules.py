@@ -41,10 +41,11 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor of theirs that follows from the config: checked when read, written out again when saved."""
+    """A tensor of theirs that follows from the config: checked when read, written again when their files have it."""
 
     theirs: str
     make: Callable[[], Tensor]
+    written: bool = True
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def to_theirs(state: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> dict[str
         rule.theirs: rule.to_theirs([state[name] for name in rule.ours]).contiguous() for rule in expand(rules, state)
     }
     for rule in rules:
-        if isinstance(rule, Constant):
+        if isinstance(rule, Constant) and rule.written:
             out[rule.theirs] = rule.make().to(next(iter(out.values())).dtype)
         elif isinstance(rule, Copied):
             out[rule.theirs] = out[rule.of]

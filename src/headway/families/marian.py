@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headway.checkpoints.rules import Alias, AnyRule, Constant, Dropped, same
+from headway.checkpoints.rules import Alias, AnyRule, Constant, same
 from headway.errors import ConfigError
 from headway.families.bart import (
     fit,
@@ -79,13 +79,15 @@ def rules(config: EncoderDecoderConfig) -> list[AnyRule]:
     ]
 
 
-def position_rule(config: EncoderDecoderConfig, side: str) -> AnyRule:
-    """The sinusoids: the bare model's file has them, the translator's has left them out since long."""
-    theirs, embedding = "{base}" + side + ".embed_positions.weight", config.encoder.embedding
-    if config.decoder.head is not None:
-        return Dropped(theirs, "sinusoids, which follow from the formula")
+def position_rule(config: EncoderDecoderConfig, side: str) -> Constant:
+    """The sinusoids: the bare model's file has them; only older files of the translator do."""
+    embedding = config.encoder.embedding
     assert isinstance(embedding, EmbeddingConfig) and isinstance(embedding.positions, SinusoidalConfig)
-    return Constant(theirs, partial(sinusoids, embedding.positions.count, embedding.width, layout="halves"))
+    return Constant(
+        "{base}" + side + ".embed_positions.weight",
+        partial(sinusoids, embedding.positions.count, embedding.width, layout="halves"),
+        written=config.decoder.head is None,
+    )
 
 
 FAMILY = Family(

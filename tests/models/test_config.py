@@ -1,0 +1,166 @@
+"""A config is data: there and back unchanged, through JSON too; whatever does not fit is refused by its name."""
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import ConfigError
+from headway.layers.positions import RelativeBiasConfig
+from headway.models.build import build
+from headway.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    ModelConfig,
+    StackConfig,
+    from_dict,
+    to_dict,
+    validate,
+)
+from headway.models.presets import transformer_2017
+
+
+def example() -> EncoderDecoderConfig:
+    return transformer_2017(50, start_id=0, layers=1, width=8, heads=2, inner=16)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The example as a dictionary, one leaf replaced."""
+    data = to_dict(example())
+    at, *names = data, *path.split(".")
+    for name in names[:-1]:
+        at = at[name]
+    at[names[-1]] = value
+    return data
+
+
+# ---------------------------------------------------------------------------------------- there and back
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a config's type, nested."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of([values(option) for option in args])
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is tuple:
+        if args[-1] is Ellipsis:
+            return st.lists(values(args[0]), max_size=3).map(tuple)
+        return st.tuples(*(values(arg) for arg in args))
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return st.builds(kind, **{field.name: values(hints[field.name]) for field in dataclasses.fields(kind)})
+    plain = {
+        int: st.integers(-5, 2**40),
+        float: st.floats(allow_nan=False),
+        bool: st.booleans(),
+        str: st.text(max_size=4),
+        type(None): st.none(),
+    }
+    return plain[kind]
+
+
+@pytest.mark.parametrize("shape", [EncoderConfig, DecoderConfig, EncoderDecoderConfig])
+def test_to_dict_and_from_dict_are_inverses(shape: type) -> None:
+    @settings(max_examples=30, deadline=None, derandomize=True)
+    @given(values(shape))
+    def check(config: Any) -> None:
+        assert from_dict(shape, to_dict(config)) == config
+        assert from_dict(ModelConfig, json.loads(json.dumps(to_dict(config)))) == config
+
+    check()
+
+
+def test_a_union_finds_its_member_by_what_it_says() -> None:
+    bias = StackConfig(example().encoder.stack.block, 1, score_bias=RelativeBiasConfig(8, 16))
+    assert from_dict(StackConfig, to_dict(bias)).score_bias == RelativeBiasConfig(8, 16)
+    alibi = dataclasses.replace(bias, score_bias="alibi")
+    assert from_dict(StackConfig, to_dict(alibi)).score_bias == "alibi"
+    assert isinstance(from_dict(ModelConfig, to_dict(example())), EncoderDecoderConfig)
+
+
+# ---------------------------------------------------------------------------------------- refused by name
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("encoder.stack.layres", 2, r"config\.encoder\.stack: unknown key 'layres'.*layers"),
+        ("encoder.stack.layers", "2", r"config\.encoder\.stack\.layers: expected int, got '2'"),
+        ("encoder.stack.layers", True, r"config\.encoder\.stack\.layers: expected int, got True"),
+        ("encoder.stack.layers", 2.0, r"config\.encoder\.stack\.layers: expected int, got 2\.0"),
+        ("encoder.stack.causal", 1, r"config\.encoder\.stack\.causal: expected bool, got 1"),
+        ("encoder.stack.block.dropout", "0.1", r"block\.dropout: expected float"),
+        ("encoder.stack.block.dropout", 10**400, r"block\.dropout: expected float"),
+        ("encoder.stack.block.norm_place", "middle", r"norm_place: 'middle' is not one of 'pre', 'post'"),
+        ("encoder.stack.block.norm", None, r"block\.norm: expected an object, got None"),
+        ("encoder.stack.windows", 4, r"windows: expected a list, got 4"),
+        ("encoder.stack.windows", [4, "x"], r"windows\[1\]: expected int, got 'x'"),
+        ("shape", "encoder", r"config\.shape: 'encoder' is not one of"),
+    ],
+)
+def test_what_does_not_fit_is_named(path: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        from_dict(EncoderDecoderConfig, changed(path, value))
+
+
+def test_a_missing_key_is_named() -> None:
+    data = to_dict(example())
+    del data["decoder"]["stack"]["layers"]
+    with pytest.raises(ConfigError, match=r"config\.decoder\.stack: missing key 'layers'"):
+        from_dict(EncoderDecoderConfig, data)
+    for wrong in ([], None, "encoder", 3):
+        with pytest.raises(ConfigError, match="expected an object"):
+            from_dict(EncoderDecoderConfig, wrong)
+
+
+def test_a_whole_number_will_do_for_a_float() -> None:
+    config = from_dict(EncoderDecoderConfig, changed("encoder.stack.block.dropout", 0))
+    assert isinstance(config.encoder.stack.block.dropout, float)
+
+
+# ---------------------------------------------------------------------------------------- sizes that cannot be
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("encoder.stack.layers", -1, "layers is -1: it must be positive"),
+        ("encoder.stack.layers", 10_001, "layers is 10001: larger"),
+        ("encoder.embedding.vocab", 0, "vocab is 0: it must be positive"),
+        ("encoder.embedding.vocab", 10**12, "larger than any model"),
+        ("encoder.stack.block.attention.heads", 0, "heads is 0"),
+        ("encoder.stack.block.attention.kv_heads", 0, "kv_heads is 0"),
+        ("encoder.stack.block.attention.kv_heads", 3, "kv_heads is 3: it does not divide the 2 heads"),
+        ("encoder.stack.block.feedforward.width", 10**8, "larger"),
+        ("encoder.stack.block.norm.eps", -1e-5, "eps is -1e-05: it must not be negative"),
+        ("encoder.stack.block.norm.eps", math.nan, "eps is nan: it must be a finite number"),
+        ("encoder.embedding.scale", math.inf, "scale is inf"),
+        ("encoder.stack.block.dropout", 1.0, "dropout is 1.0: it must be from 0 to below 1"),
+        ("encoder.stack.final_dropout", -0.1, "final_dropout is -0.1"),
+        ("encoder.stack.windows", [0], "windows is .0.: each must be a positive"),
+        ("encoder.stack.windows", [4, 4, None], "windows has 3 values for 1 layers"),
+        ("encoder.embedding.width", 10, "embedding.width is 10 but the blocks' is 8"),
+        ("decoder.embedding.vocab", 51, "one vocabulary, not 50 and 51"),
+        ("start_id", -1, "start_id is -1"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_before_anything_is_built(path: str, value: Any, said: str) -> None:
+    config = from_dict(EncoderDecoderConfig, changed(path, value))
+    with pytest.raises(ConfigError, match=said) as caught:
+        build(config)
+    assert "config." in str(caught.value)
+
+
+def test_good_configs_pass() -> None:
+    validate(example())
+    for path, value in (("start_id", 0), ("encoder.stack.layers", 0), ("encoder.stack.windows", [None])):
+        validate(from_dict(EncoderDecoderConfig, changed(path, value)))

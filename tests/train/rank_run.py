@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import torch
 
+from headway.train import loop
 from headway.train.state import states
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
@@ -34,6 +35,7 @@ def stop_at_nine(status) -> None:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    loop.draw_curves = lambda *_: None  # nobody looks at them
     if FIRST_LIFE:
         source = toy.ToySource(examples=21)
         result = toy.toy_fit(folder / "whole", model=toy.ToyModel(dropout=0.0), source=source, **OPTIONS)

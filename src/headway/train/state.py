@@ -64,7 +64,6 @@ def save_state(training: Path, step: int, state: State, *, keep: int) -> Path:
         for path in partial.iterdir():
             flush(path)
         flush(partial)
-        _remove(target)
         partial.rename(target)
         flush(training)
     for old in states(training)[keep:]:

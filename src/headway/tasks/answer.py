@@ -131,8 +131,8 @@ class Answer(Task):
 
     @torch.no_grad()
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The best span over all windows, with its probability among all spans and "no answer"; `n` above 1 gives a
-        list of that many, best first. No answer is "" from 0 to 0."""
+        """The best span over all windows, with its probability in the window where it is best; `n` above 1 gives a list
+        of that many, best first. No answer is "" from 0 to 0."""
         n, threshold = options.pop("n", 1), options.pop("null_threshold", self.null_threshold)
         if options:
             raise InputError(f"answer has no option {next(iter(options))!r}; known: n, null_threshold")

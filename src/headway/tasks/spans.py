@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,7 +46,7 @@ class Spans(NamedTuple):
     first: Tensor  # (row, n), tokens
     last: Tensor  # (row, n)
     null: Tensor  # (row,), of token 0 as start and end
-    total: Tensor  # (row,), log Σ exp over every span
+    total: Tensor  # (row,), log Σ exp over every span and `null`
 
     def row(self, index: int) -> Spans:
         return Spans(*(part[index] for part in self))
@@ -59,33 +58,42 @@ def best_spans(logits: Tensor, *, longest: int, n: int) -> Spans:
     ends = F.pad(end, (0, longest - 1), value=-torch.inf).unfold(1, longest, 1)  # (row, start, tokens further on)
     scores = (start[:, :, None] + ends).flatten(1)
     found = scores.topk(min(n, scores.shape[1]), dim=1)
-    first = found.indices // longest + 1
-    return Spans(found.values, first, first + found.indices % longest, logits[:, 0].sum(-1), scores.logsumexp(1))
+    first, null = found.indices // longest + 1, logits[:, 0].sum(-1)
+    total = torch.logaddexp(scores.logsumexp(1), null)
+    return Spans(found.values, first, first + found.indices % longest, null, total)
+
+
+class Said(NamedTuple):
+    score: float
+    probability: float  # among all spans of the window that said so, and "no answer"
+
+
+NOTHING = Said(math.inf, 1.0)
 
 
 @dataclass
 class Reading:
-    """What the windows over one context have said so far."""
+    """What the windows over one context have said so far: the best of what was said of the same characters."""
 
     context: str
-    spans: dict[tuple[int, int], float] = field(default_factory=dict)  # characters → score; two windows may find one
-    null: float = math.inf  # the answer may be in any window, so the least "not here" counts
-    total: float = -math.inf  # log Σ exp over every span of every window
+    spans: dict[tuple[int, int], Said] = field(default_factory=dict)
+    null: Said = NOTHING  # the answer may be in any window, so the least "not here" counts
 
     def add(self, window: Window, found: Spans) -> None:
-        self.null = min(self.null, float(found.null))
-        self.total = float(np.logaddexp(self.total, float(found.total)))
+        def said(score: float) -> Said:
+            return Said(score, math.exp(score - float(found.total)))
+
+        self.null = min(self.null, said(float(found.null)))
         for score, first, last in zip(found.score.tolist(), found.first.tolist(), found.last.tolist(), strict=True):
             if score > -math.inf:
                 place = window.characters(first, last)
-                self.spans[place] = max(score, self.spans.get(place, -math.inf))
+                self.spans[place] = max(said(score), self.spans.get(place, said(-math.inf)))
 
     def answers(self, *, null_threshold: float) -> list[dict[str, Any]]:
         """Best first, "no answer" before the spans that it beats by more than the threshold."""
-        ranked = sorted(self.spans.items(), key=lambda item: -item[1])
-        place = sum(score >= self.null - null_threshold for _, score in ranked)
-        whole = np.logaddexp(self.total, self.null)
+        ranked = sorted(self.spans.items(), key=lambda item: item[1], reverse=True)
+        place = sum(said.score >= self.null.score - null_threshold for _, said in ranked)
         return [
-            {"answer": self.context[start:end], "score": math.exp(score - whole), "start": start, "end": end}
-            for (start, end), score in [*ranked[:place], (NOWHERE, self.null), *ranked[place:]]
+            {"answer": self.context[start:end], "score": said.probability, "start": start, "end": end}
+            for (start, end), said in [*ranked[:place], (NOWHERE, self.null), *ranked[place:]]
         ]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
-from headway.errors import InputError
+from headway.errors import DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.heads import pool
@@ -107,7 +107,7 @@ class Embed(Task):
         each other's search. `chance` is the accuracy of a guess."""
         rows = list(rows)
         if not rows:
-            return {}
+            raise DataError("embed: there are no pairs to evaluate on")
         sides = [[row.fields[side] for row in rows] for side in ("a", "b")]
         first, second = (self.vectors(model, texts, part=side) for texts, side in zip(sides, "ab", strict=True))
         groups = [_numbered(texts).to(first.device) for texts in sides]

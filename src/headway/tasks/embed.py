@@ -37,6 +37,10 @@ class Embed(Task):
     temperature: float = 0.05  # cosines are divided by it
 
     @classmethod
+    def train_defaults(cls, recipe: str) -> dict[str, Any]:
+        return {**super().train_defaults(recipe), "batch": 64}  # the more to be told apart from, the better
+
+    @classmethod
     def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:

@@ -53,8 +53,8 @@ def test_repair_changes_no_entity_and_happens_once(tags):
 
 
 def test_scores_by_hand():
-    wanted = ["B-PER I-PER O B-LOC".split(), "O B-ORG".split()]
-    found = ["B-PER I-PER O B-ORG".split(), "B-LOC I-ORG".split()]
+    wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-ORG"]]
+    found = [["B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "I-ORG"]]
     # there: PER 0-2, LOC 3-4 | ORG 1-2; proposed: PER 0-2, ORG 3-4 | LOC 0-1, ORG 1-2; right: two
     scores = entity_scores(found, wanted)
     assert scores == pytest.approx({"precision": 2 / 4, "recall": 2 / 3, "f1": 4 / 7})

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
 from headway.data.builtin import builtin
+from headway.data.images import content, image_parts
 from headway.data.lines import text as text_of
 from headway.data.read import Row, guess, read
 from headway.data.split import bare_suffix, find_parts, held_out
@@ -61,6 +63,8 @@ def open_files(
     for path in given:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder")
+    if "image" in fields:
+        return _images(given, [] if valid is None else _as_paths(valid))
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)
     parts = find_parts(given[0] if len(given) == 1 else given)
     train_files = list(parts.train) or given
@@ -80,6 +84,31 @@ def open_files(
         held = lambda: (row for row in rows(train_files) if held_out(row, share=HELD_OUT))  # noqa: E731
     test = lambda: rows(parts.test or train_files)  # noqa: E731
     return DataSet(", ".join(path.name for path in train_files), str(layout), mark, train, held, test)
+
+
+def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
+    """Every file is read once here, for what it holds: equal pictures are on one side, wherever they lie."""
+    parts: dict[str, list[Row]] = {"train": [], "valid": [], "test": []}
+    for path in given:
+        for part, rows in image_parts(path).items():
+            parts[part] += rows
+    if valid:
+        parts["valid"] = [row for path in valid for row in image_parts(path)["train"]]
+    everything = parts["train"]
+    marks = [content(row) for row in everything]
+    if not parts["valid"]:
+        held = [mark < HELD_OUT * 2**64 for mark in marks]
+        parts["valid"] = [row for row, out in zip(everything, held, strict=True) if out]
+        parts["train"] = [row for row, out in zip(everything, held, strict=True) if not out]
+    labels = "".join(f"{row.fields['label']} {mark:x}\n" for row, mark in zip(everything, marks, strict=True))
+    return DataSet(
+        ", ".join(path.name for path in given),
+        "pictures, a label each",
+        f"pictures {blake2b(labels.encode(), digest_size=16).hexdigest()}",
+        lambda: iter(parts["train"]),
+        lambda: iter(parts["valid"]),
+        lambda: iter(parts["test"] or everything),
+    )
 
 
 def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet:

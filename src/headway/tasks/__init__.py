@@ -16,6 +16,7 @@ TASKS = {  # the verb → (its file, its class)
     "translate": ("translate", "Translate"),
     "classify": ("classify", "Classify"),
     "tag": ("tag", "Tag"),
+    "classify-image": ("classify_image", "ClassifyImage"),
     "summarize": ("summarize", "Summarize"),
     "answer": ("answer", "Answer"),
     "fill": ("fill", "Fill"),

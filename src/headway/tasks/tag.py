@@ -1,5 +1,5 @@
-"""Room: tasks. `tag`: every word gets a tag; tags in BIO mark names of persons, places, … (Devlin et al. 2019: the first
-piece of a word carries its tag). A sentence longer than the model is read in overlapping windows."""
+"""Room: tasks. `tag`: every word gets a tag; tags in BIO mark names of persons, places, … The first piece of a word
+carries its tag (Devlin et al. 2019). A sentence longer than the model is read in overlapping windows."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
@@ -23,5 +23,5 @@ def windows(sizes: Sequence[int], room: int) -> list[Window]:
         end = bisect_right(ends, ends[start] + room) - 1
         shown.append(range(start, end))
         start = bisect_left(ends, ends[end] - room // 2, start + 1)
-    cuts = [0, *((left.stop + right.start) // 2 for left, right in zip(shown, shown[1:], strict=False)), len(sizes)]
-    return [Window(words, range(*cut)) for words, cut in zip(shown, zip(cuts, cuts[1:], strict=False), strict=True)]
+    cuts = [0, *((left.stop + right.start) // 2 for left, right in pairwise(shown)), len(sizes)]
+    return [Window(words, range(*cut)) for words, cut in zip(shown, pairwise(cuts), strict=True)]

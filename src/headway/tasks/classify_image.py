@@ -1,0 +1,91 @@
+"""Room: tasks. `classify-image`: a picture gets one label (ViT, Dosovitskiy et al. 2021: patches are its words)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.batch import Batch
+from headway.errors import ConfigError
+from headway.layers.embeddings import PatchConfig
+from headway.models import recipes
+from headway.models.config import ClassifyHeadConfig, ModelConfig
+from headway.models.encoder import Encoder
+from headway.models.recipes import Recipe, Size
+from headway.models.rehead import with_head
+from headway.preprocess.image import read_image
+from headway.preprocess.text import Tokenizer
+from headway.tasks.labelled import Labelled
+from headway.tasks.task import Example, Walk
+
+MEASURED = 1000  # pictures that mean and deviation are taken from
+
+
+@dataclass
+class ClassifyImage(Labelled):
+    name: ClassVar[str] = "classify-image"
+    fields: ClassVar[tuple[str, ...]] = ("image", "label")
+    input_fields: ClassVar[tuple[str, ...]] = ("image",)
+    reads_text: ClassVar[bool] = False
+
+    image: int = 32  # pixels a side; pictures are stretched to it
+    patch: int = 4
+    channels: int = 3
+    mean: list[float] = field(default_factory=list)  # of each channel, from 0 to 1
+    std: list[float] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        task = cls(tokenizer=None, **options)  # type: ignore[arg-type]
+        task.count_labels(rows)
+        if not task.mean or not task.std:
+            task.mean, task.std = task._measured(rows)
+        task.mean, task.std = list(task.mean), list(task.std)
+        return task
+
+    def _measured(self, rows: Walk) -> tuple[list[float], list[float]]:
+        """Mean and deviation of each channel, over pictures spread evenly through the data."""
+        step = max(1, sum(self.counts) // MEASURED)
+        pictures = [self._pixels(row.fields["image"], where=row.where) for row in islice(rows(), 0, None, step)]
+        values = np.stack(pictures).reshape(-1, self.channels) / 255.0
+        return values.mean(0).round(4).tolist(), values.std(0).clip(min=1e-2).round(4).tolist()
+
+    def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        if self.image % self.patch:
+            raise ConfigError(f"image {self.image} is not a multiple of patch {self.patch}")
+        head = ClassifyHeadConfig(len(self.labels), dropout=size.dropout)
+        side = (self.image, self.image)
+        return recipes.vision(size, recipe, image=side, patch=self.patch, channels=self.channels, head=head)
+
+    def adapt(self, model: nn.Module) -> nn.Module:
+        """A trained model brings the size of its pictures; mean and deviation stay those that the task was given."""
+        if not isinstance(model, Encoder) or not isinstance(model.config.embedding, PatchConfig):
+            raise ConfigError(f"classify-image starts from an image encoder (ViT, …), not {type(model).__name__}")
+        patches = model.config.embedding
+        if patches.image[0] != patches.image[1] or patches.channels != self.channels:
+            raise ConfigError(f"the model reads {patches.image} pixels in {patches.channels} channels, not square RGB")
+        self.image, self.patch = patches.image[0], patches.patch[0]
+        return with_head(model, ClassifyHeadConfig(len(self.labels)))
+
+    # --- learning
+
+    def read(self, value: Any, *, where: str) -> Example:
+        return {"pixels": self._pixels(value, where=where).reshape(-1)}
+
+    def _pixels(self, value: Any, *, where: str) -> np.ndarray:
+        return read_image(value, side=self.image, channels=self.channels, where=where)
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        flat = torch.from_numpy(np.stack([example["pixels"] for example in examples]))
+        inputs = {"inputs": self.normal(flat.view(-1, self.image, self.image, self.channels))}
+        return Batch(inputs, self.targets(examples), count=len(examples), where=where)
+
+    def normal(self, pixels: Tensor) -> Tensor:
+        """(batch, row, column, channel) from 0 to 255 → (batch, channel, row, column) about 0."""
+        return ((pixels / 255 - torch.tensor(self.mean)) / torch.tensor(self.std)).permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,162 @@
+"""`classify-image`: from a picture to a label."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.task_run import SMALL, losses, trained
+
+from headway.data.dataset import DataSet, open_builtin, open_files
+from headway.data.read import Row
+from headway.errors import ConfigError, DataError
+from headway.models import recipes
+from headway.models.build import build
+from headway.models.config import ClassifyHeadConfig, PoolerConfig
+from headway.models.init import initialise
+from headway.tasks import find
+from headway.tasks.classify_image import ClassifyImage
+
+
+def grey(shade: int, side: int = 8) -> np.ndarray:
+    return np.full((side, side, 3), shade, dtype=np.uint8)
+
+
+ROWS = [
+    Row({"image": grey(0), "label": "dark"}, "a:1"),
+    Row({"image": grey(255), "label": "light"}, "a:2"),
+    Row({"image": grey(51), "label": "dark"}, "a:3"),
+]
+
+
+def begun(**options) -> ClassifyImage:
+    return ClassifyImage.begin(lambda: iter(ROWS), tokenizer=None, options={"image": 8, **options})
+
+
+@pytest.fixture(scope="module")
+def task() -> ClassifyImage:
+    return begun()
+
+
+def untrained(task: ClassifyImage, *, recipe="classic"):
+    model = build(task.config(SMALL, recipe))
+    initialise(model, recipe, seed=0)
+    return model.eval()
+
+
+def test_it_needs_no_tokenizer(task):
+    assert find("classify-image") is ClassifyImage
+    assert task.tokenizer is None and not task.reads_text
+
+
+def test_mean_and_deviation_are_the_datas(task):
+    assert task.mean == pytest.approx([(0 + 1 + 0.2) / 3] * 3, abs=1e-4)
+    assert task.std == pytest.approx([math.sqrt((0.16 + 0.36 + 0.04) / 3)] * 3, abs=1e-4)
+    given = begun(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    assert given.mean == [0.5] * 3 and given.std == [0.25] * 3
+    assert begun(image=8).labels == ["dark", "light"] and task.counts == [2, 1]
+
+
+def test_an_example_is_flat_pixels_and_a_label(task):
+    [example] = task.examples(ROWS[2])
+    assert example["pixels"].dtype == np.uint8 and example["pixels"].tolist() == [51] * 8 * 8 * 3
+    assert example["label"].tolist() == [0]
+
+
+def test_a_batch_is_normal_and_channels_come_first():
+    task = begun(mean=[0.0, 0.5, 1.0], std=[1.0, 0.5, 0.25])
+    picture = grey(0)
+    picture[2, 5] = (255, 255, 255)
+    batch = task.collate(task.examples(Row({"image": picture, "label": "light"}, "")), seeds=[()], where=["x"])
+    images = batch.inputs["inputs"]
+    assert images.shape == (1, 3, 8, 8) and images.dtype == torch.float32
+    assert images[0, :, 2, 5].tolist() == [1.0, 1.0, 0.0]
+    assert images[0, :, 5, 2].tolist() == [0.0, -1.0, -4.0]
+    assert batch.targets["labels"].tolist() == [1] and (batch.count, batch.where) == (1, ["x"])
+
+
+def test_an_untrained_modern_model_knows_nothing(task):
+    batch = task.collate([e for row in ROWS for e in task.examples(row)], seeds=[()] * 3, where=[])
+    loss = task.loss(untrained(task, recipe="modern"), batch).total
+    assert loss.item() == pytest.approx(3 * math.log(2), rel=1e-5)
+
+
+def test_answers_do_not_depend_on_the_company(task):
+    model = untrained(task)
+    pictures = [row.fields["image"] for row in open_builtin("classify-image", size=70).train()]
+    together = task.answer(model, pictures)
+    for place in (0, 1, 65, 69):
+        [alone] = task.answer(model, [pictures[place]])
+        assert alone["scores"] == pytest.approx(together[place]["scores"], abs=1e-5)
+    assert len({round(answer["score"], 6) for answer in together}) > 60
+    assert set(together[0]) == {"label", "score", "scores"}
+
+
+def test_files_and_faults(task, tmp_path):
+    model = untrained(task)
+    for label in ("dark", "light"):
+        (tmp_path / label).mkdir()
+    Image.new("RGB", (9, 5), "white").save(tmp_path / "light" / "1.png")
+    (tmp_path / "dark" / "empty.png").touch()
+    data = open_files(tmp_path, fields=task.fields, columns={})
+    good, bad = sorted(data.test(), key=lambda row: row.where, reverse=True)
+    assert task.examples(good)[0]["pixels"].tolist() == [255] * 8 * 8 * 3
+    with pytest.raises(DataError, match=r"dark/empty\.png: not a picture"):
+        task.examples(bad)
+    assert task.answer(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels
+    with pytest.raises(DataError, match="input 1: expected a picture's Path"):
+        task.answer(model, ["light/1.png"])
+    with pytest.raises(DataError, match="b:7: the label 'grey' is not one of those learned"):
+        task.evaluate(model, [Row({"image": grey(9), "label": "grey"}, "b:7")])
+
+
+def test_a_task_can_be_kept(task):
+    again = ClassifyImage.from_dict(task.to_dict(), None)
+    assert again == task
+    assert torch.equal(again.normal(torch.ones(1, 8, 8, 3)), task.normal(torch.ones(1, 8, 8, 3)))
+
+
+def test_patches_must_fill_the_picture():
+    with pytest.raises(ConfigError, match="image 8 is not a multiple of patch 3"):
+        begun(patch=3).config(SMALL, "modern")
+
+
+@pytest.mark.parametrize("head", [PoolerConfig(), ClassifyHeadConfig(9)])
+def test_a_vit_like_start_keeps_its_weights_and_sets_the_size(task, head):
+    config = recipes.vision(SMALL, "classic", image=(12, 12), patch=6, channels=3, head=head)
+    start = build(config)
+    initialise(start, "classic", seed=1)
+    before = {name: tensor.clone() for name, tensor in start.state_dict().items() if not name.startswith("head")}
+    fresh = begun()
+    model = fresh.adapt(start).eval()
+    assert (fresh.image, fresh.patch) == (12, 6)
+    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())
+    assert model.config.head == ClassifyHeadConfig(2)
+    assert fresh.answer(model, [grey(3)])[0]["label"] in fresh.labels
+
+
+def test_other_starts_are_refused(task):
+    text = recipes.encoder(SMALL, "modern", vocab=9)
+    with pytest.raises(ConfigError, match="starts from an image encoder"):
+        task.adapt(build(text))
+    wide = recipes.vision(SMALL, "modern", image=(8, 16), patch=4, channels=3, head=ClassifyHeadConfig(2))
+    with pytest.raises(ConfigError, match="not square RGB"):
+        task.adapt(build(wide))
+
+
+def test_it_learns(tmp_path):
+    whole = open_builtin("classify-image", size=1200)
+
+    def two(walk):
+        return lambda: (row for row in walk() if row.fields["label"] in ("circle", "bar"))
+
+    data = replace(whole, train=two(whole.train), valid=two(whole.valid), test=two(whole.test))
+    task = ClassifyImage.begin(data.train, tokenizer=None, options={"patch": 8})
+    model = untrained(task, recipe="modern")
+    assert isinstance(data, DataSet) and sum(task.counts) == len(list(data.train()))
+    fell = losses(trained(task, model, data, folder=tmp_path, steps=60))
+    scores = task.evaluate(model, data.test())
+    assert np.mean(fell[-5:]) < 0.6 * np.mean(fell[:5])
+    assert scores["accuracy"] > scores["majority"] + 0.15

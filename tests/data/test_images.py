@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.data.check import check
 from headway.data.dataset import open_files
 from headway.data.images import image_parts
+from headway.data.read import Row
 from headway.errors import DataError
 
 
@@ -59,6 +61,15 @@ def test_what_is_held_out_depends_on_the_pictures_alone(tmp_path):
     assert one.fingerprint != two.fingerprint  # the order is another
     draw(tmp_path / "one" / "a" / "0.png", 99)
     assert open_pictures(tmp_path / "one").fingerprint != one.fingerprint
+
+
+def test_the_check_sees_equal_pictures_and_only_those(tmp_path):
+    first, again = draw(tmp_path / "a" / "1.png", 1), draw(tmp_path / "b" / "2.png", 1)
+    arrays = np.zeros((2, 40, 40), np.uint8)
+    arrays[1, 20, 20] = 1  # in the middle, which a printed array leaves out
+    rows = [Row({"image": image, "label": "x"}, "") for image in (first, again, *arrays)]
+    assert check(rows).duplicates == 1
+    assert check(rows[2:]).duplicates == 0 and check(rows[2:] + rows[2:]).duplicates == 2
 
 
 def test_parts_that_are_given_are_used(tmp_path):

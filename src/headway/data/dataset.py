@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 from headway.data.builtin import builtin
-from headway.data.images import content, image_parts
+from headway.data.images import image_parts
 from headway.data.lines import text as text_of
 from headway.data.read import Row, guess, read
-from headway.data.split import bare_suffix, find_parts, held_out
+from headway.data.split import bare_suffix, find_parts, held_out, inputs
 from headway.data.store import fingerprint
 from headway.errors import DataError
 
@@ -95,7 +95,7 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
     if valid:
         parts["valid"] = [row for path in valid for row in image_parts(path)["train"]]
     everything = parts["train"]
-    marks = [content(row) for row in everything]
+    marks = [inputs(row) for row in everything]
     if not parts["valid"]:
         held = [mark < HELD_OUT * 2**64 for mark in marks]
         parts["valid"] = [row for row, out in zip(everything, held, strict=True) if out]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 
 from headway.data.row import Row
 from headway.data.split import PART_NAMES
-from headway.data.store import fingerprint
 from headway.errors import DataError
 from headway.preprocess.image import SUFFIXES
 
@@ -46,14 +44,6 @@ def folder_rows(folder: Path) -> list[Row]:
             f"{folder}: no pictures; expected a folder for each label, with {', '.join(SUFFIXES)} files in it"
         )
     return rows
-
-
-def content(row: Row) -> int:
-    """64 bits that depend on the picture's bytes alone, wherever it lies."""
-    image = row.fields["image"]
-    if isinstance(image, Path):
-        return int(fingerprint(image)[:16], 16)
-    return int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest(), "big")
 
 
 def _folders(path: Path) -> list[Path]:

@@ -15,12 +15,13 @@ from typing import Any
 
 from headway.data.columns import matches
 from headway.data.row import Row
+from headway.data.store import fingerprint
 from headway.errors import DataError
 
 PART_NAMES = {"train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid",
               "dev": "valid", "development": "valid", "test": "test", "testing": "test"}  # fmt: skip
 DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".bio", ".iob", ".parquet"}
-INPUT_FIELDS = ("text", "source", "words", "question", "context", "a", "b", "messages")
+INPUT_FIELDS = ("text", "source", "words", "question", "context", "a", "b", "messages", "image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def held_out(row: Row, *, share: float = 0.1) -> bool:
 
 
 def digest(row: Row, *, fields: Iterable[str]) -> int:
-    """64 bits that depend on nothing but the text of the fields; space counts only as a separator."""
+    """64 bits that depend on nothing but what the fields hold; in a text, space counts only as a separator."""
     hasher = hashlib.blake2b(digest_size=8)
     for name in fields:
         words = " ".join(_text(row.fields[name]).split())
@@ -100,4 +101,8 @@ def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return fingerprint(value)  # a picture is its bytes, wherever it lies
+    if hasattr(value, "tobytes"):  # and so is an array, whose repr leaves out its middle
+        return hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
     return value if isinstance(value, str) else repr(value)

@@ -138,7 +138,7 @@ def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:
         return
     embedding = getattr(model.config, "encoder", model.config).embedding
     check_ids("source", sources, vocab=embedding.vocab)
-    limit = getattr(getattr(embedding, "positions", None), "count", None)
+    limit = getattr(getattr(embedding, "positions", None), "count", None) or None
     longest = max(range(count), key=lambda i: len(sources[i]))
     if limit is not None and len(sources[longest]) > limit:
         raise InputError(f"source {longest} has {len(sources[longest])} tokens, but the model reads at most {limit}")

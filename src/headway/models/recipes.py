@@ -1,6 +1,7 @@
 """Room: models. Two recipes for a model from scratch, as configs of the one core.
 
-`classic` is the Transformer of 2017 to the letter (post-norm, sinusoidal positions, ReLU, biases). `modern` is what has
+`classic` is the Transformer of 2017 to the letter (Vaswani et al., sections 3.1–3.5 and 5.4: post-norm, sinusoidal
+positions, projections without bias, ReLU, embeddings scaled by √width and shared with the output). `modern` is what has
 since been found to learn faster: pre-norm, RMS norm, rotary positions, norms on queries and keys, ReLU², no biases.
 """
 
@@ -64,7 +65,7 @@ def block(size: Size, recipe: Recipe, *, cross: bool = False, positions: bool = 
     attention = AttentionConfig(
         size.heads,
         size.width // size.heads,
-        bias="" if modern else "qkvo",
+        bias="",
         qk_norm=norm if modern else None,
     )
     return BlockConfig(
@@ -119,7 +120,9 @@ def encoder(
     )
 
 
-def encoder_decoder(size: Size, recipe: Recipe, *, vocab: int, context: int, start_id: int) -> EncoderDecoderConfig:
+def encoder_decoder(
+    size: Size, recipe: Recipe, *, vocab: int, context: int | None, start_id: int
+) -> EncoderDecoderConfig:
     return EncoderDecoderConfig(
         encoder=EncoderConfig(embedding(size, recipe, vocab=vocab), stack(size, recipe, causal=False)),
         decoder=DecoderConfig(

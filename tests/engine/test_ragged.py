@@ -1,0 +1,32 @@
+"""Padding-free encoding gives what each text gives alone."""
+
+import pytest
+import torch
+
+from headway.engine import encode_ragged
+from headway.models.build import build
+from headway.models.recipes import Recipe, Size, encoder
+
+
+@pytest.mark.parametrize("recipe", ["modern", "classic"])
+@pytest.mark.parametrize("budget", [8, 40, 512])
+def test_ragged_equals_one_by_one(recipe: Recipe, budget: int) -> None:
+    model = build(encoder(Size(width=32, layers=2, heads=2), recipe, vocab=50, segments=2)).eval()
+    generator = torch.Generator().manual_seed(0)
+    lengths = [5, 1, 17, 9, 9, 3]
+    rows = [torch.randint(0, 50, (n,), generator=generator).tolist() for n in lengths]
+    kinds = [[i % 2 for i in range(n)] for n in lengths]
+    together = encode_ragged(model, rows, segments=kinds, budget=budget)
+    for row, kind, got in zip(rows, kinds, together, strict=True):
+        alone = model.encode(torch.tensor([row]), segments=torch.tensor([kind]))[0]
+        torch.testing.assert_close(got, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_texts_do_not_see_each_other() -> None:
+    model = build(encoder(Size(width=32, layers=2, heads=2), "modern", vocab=50)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    first = encode_ragged(model, [[1, 2, 3], [4, 5, 6]])[0]
+    second = encode_ragged(model, [[1, 2, 3], [7, 8, 9]])[0]
+    assert torch.equal(first, second)

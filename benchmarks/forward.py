@@ -60,8 +60,8 @@ def main() -> None:
             mask = (torch.arange(ids.shape[1])[None] < torch.tensor(lengths)[:, None]).long()
             times = interleaved(
                 {
-                    "transformers": lambda m=reference: m(input_ids=ids, attention_mask=mask),
-                    "headway": lambda m=ours: encode_ragged(m.model, rows),
+                    "transformers": lambda m=reference, i=ids, k=mask: m(input_ids=i, attention_mask=k),
+                    "headway": lambda m=ours, r=rows: encode_ragged(m.model, r),
                 },
                 repeats=options.repeats,
             )

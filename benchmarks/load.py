@@ -1,6 +1,6 @@
 """Opening a 500 MB checkpoint against transformers' from_pretrained, interleaved, each until its first forward pass.
 
-    python -m benchmarks.load
+python -m benchmarks.load
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     ids = torch.randint(5, 20000, (1, 8))
     ratios = []
-    for name, config in {"bert": transformers.BertConfig(num_hidden_layers=14), "gpt2": transformers.GPT2Config()}.items():
+    for name, config in {
+        "bert": transformers.BertConfig(num_hidden_layers=14),
+        "gpt2": transformers.GPT2Config(),
+    }.items():
         kind = transformers.BertModel if name == "bert" else transformers.GPT2LMHeadModel
         with tempfile.TemporaryDirectory() as folder:
             kind(config).save_pretrained(folder)

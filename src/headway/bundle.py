@@ -245,7 +245,7 @@ def _pooling(settings: dict[str, Any], where: Path) -> str:
     names = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
     if "pooling_mode" in settings:
         named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(settings["pooling_mode"])
-        chosen = [named] if named else []
+        chosen: list[str | None] = [named] if named else []
     else:
         chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
     if len(chosen) != 1 or chosen[0] is None:

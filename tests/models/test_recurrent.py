@@ -4,8 +4,7 @@ import torch
 
 from headway.generate import GenerationSettings, generate
 from headway.models.build import build
-from headway.models.config import from_dict, to_dict
-from headway.models.config import ModelConfig
+from headway.models.config import ModelConfig, from_dict, to_dict
 from headway.models.recipes import Size, recurrent
 
 CONFIG = recurrent(Size(width=16, layers=1, heads=2, dropout=0.0), vocab=20, start_id=1)

@@ -21,14 +21,16 @@ BERT = dict(hidden_size=48, num_attention_heads=4, num_hidden_layers=3, vocab_si
             max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
 DISTILBERT = dict(dim=48, n_heads=4, n_layers=3, vocab_size=99, hidden_dim=80, max_position_embeddings=64, dropout=0.0,
                   attention_dropout=0.0, seq_classif_dropout=0.0, qa_dropout=0.0)  # fmt: skip
-VIT = dict(hidden_size=48, num_attention_heads=4, num_hidden_layers=3, intermediate_size=80, image_size=12, patch_size=4)
+VIT = dict(
+    hidden_size=48, num_attention_heads=4, num_hidden_layers=3, intermediate_size=80, image_size=12, patch_size=4
+)
 UNPOOLED = dict(add_pooling_layer=False)
 UNTIED = dict(tie_word_embeddings=False)
 OTHER = dict(layer_norm_eps=1e-2, hidden_act="gelu_new")
 
 
 def untie(model: Any) -> None:
-    """The published T5 v1.1 and mT5 have an output table of their own, though the reference library's configs tie it."""
+    """The published T5 v1.1 and mT5 have an output table of their own, though the reference's configs tie it."""
     model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
 
 
@@ -46,7 +48,11 @@ def rope(kind: str, **more: object) -> dict[str, object]:
 
 CASES = [
     Case("GPT2LMHeadModel", GPT2),
-    Case("GPT2LMHeadModel", GPT2 | dict(tie_word_embeddings=False, activation_function="relu", n_inner=100), "untied, ReLU"),
+    Case(
+        "GPT2LMHeadModel",
+        GPT2 | dict(tie_word_embeddings=False, activation_function="relu", n_inner=100),
+        "untied, ReLU",
+    ),
     Case("GPT2LMHeadModel", GPT2 | dict(layer_norm_epsilon=1e-2, activation_function="gelu"), "other eps, exact GELU"),
     Case("GPT2Model", GPT2),
     Case("GPT2ForSequenceClassification", GPT2 | dict(num_labels=3)),
@@ -64,13 +70,20 @@ CASES = [
     Case("LlamaForCausalLM", LLAMA | rope("yarn", factor=4.0, original_max_position_embeddings=16), "YaRN rotary"),
     Case(
         "LlamaForCausalLM",
-        LLAMA | rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
+        LLAMA
+        | rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
         "LLaMA 3 rotary",
     ),
     Case(
         "LlamaForCausalLM",
         LLAMA
-        | rope("longrope", factor=4.0, original_max_position_embeddings=8, short_factor=[1.0] * 6, long_factor=[1.0, 1.5, 2, 3, 4, 5])
+        | rope(
+            "longrope",
+            factor=4.0,
+            original_max_position_embeddings=8,
+            short_factor=[1.0] * 6,
+            long_factor=[1.0, 1.5, 2, 3, 4, 5],
+        )
         | dict(max_position_embeddings=32),
         "LongRoPE",
         not_defined=("cached = uncached",),
@@ -102,7 +115,9 @@ CASES = [
     Case("RobertaModel", BERT | dict(pad_token_id=4), "no pooler, other padding id", arguments=UNPOOLED),
     Case("RobertaForMaskedLM", BERT | dict(hidden_act="relu"), "ReLU, but not in the head"),
     Case("RobertaForMaskedLM", BERT | OTHER | UNTIED, "untied, other eps, tanh GELU", prepare=one_bias),
-    Case("RobertaForSequenceClassification", BERT | dict(num_labels=3, pad_token_id=0, type_vocab_size=1), "padding id 0"),
+    Case(
+        "RobertaForSequenceClassification", BERT | dict(num_labels=3, pad_token_id=0, type_vocab_size=1), "padding id 0"
+    ),
     Case("RobertaForTokenClassification", BERT | dict(num_labels=5)),
     Case("RobertaForQuestionAnswering", BERT),
     Case("XLMRobertaModel", BERT),
@@ -127,7 +142,9 @@ CASES = [
     Case("ViTModel", VIT | dict(pooler_act="relu"), "ReLU pooler", raw_last=True),
     Case("ViTModel", VIT | dict(hidden_act="quick_gelu"), "no pooler", arguments=UNPOOLED, raw_last=True),
     Case("T5ForConditionalGeneration", T5),
-    Case("T5ForConditionalGeneration", T5 | dict(layer_norm_epsilon=1e-2, num_decoder_layers=4), "other eps and depths"),
+    Case(
+        "T5ForConditionalGeneration", T5 | dict(layer_norm_epsilon=1e-2, num_decoder_layers=4), "other eps and depths"
+    ),
     Case(
         "T5ForConditionalGeneration",
         T5 | dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False),

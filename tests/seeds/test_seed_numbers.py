@@ -62,7 +62,8 @@ def test_soft_dictionary() -> None:
 
 
 def test_slip_scaling_is_by_head_size_not_by_length() -> None:
-    """Seed 001 divides by √n and corrects "/8" to "/3"; the paper divides by √d_k: longer texts do not change a score."""
+    """Seed 001 divides by √n and corrects "/8" to "/3"; the paper divides by √d_k, so a longer
+    text does not change a score."""
     q, k = torch.randn(1, 1, 1, 64), torch.randn(1, 1, 30, 64)
     short, _ = attention_weights(q, k[:, :, :3])
     long, _ = attention_weights(q, k)
@@ -90,7 +91,9 @@ def test_slip_a_mask_is_minus_infinity_before_the_softmax() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 6))
     changed = v.clone()
     changed[:, :, 3:] += 100
-    torch.testing.assert_close(attend(q, k, v, mask=CAUSAL)[:, :, :3], attend(q, k, changed, mask=CAUSAL)[:, :, :3], atol=0, rtol=0)
+    torch.testing.assert_close(
+        attend(q, k, v, mask=CAUSAL)[:, :, :3], attend(q, k, changed, mask=CAUSAL)[:, :, :3], atol=0, rtol=0
+    )
 
 
 @pytest.mark.parametrize("length", [1, 3, 8])

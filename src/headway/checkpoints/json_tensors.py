@@ -41,5 +41,7 @@ def _tensor(path: Path, name: str, value: Any) -> Tensor:
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise CheckpointError(f"{path}: {name} is not a tensor: {error}") from error
     if len(raw) != math.prod(shape) * dtype.itemsize:
-        raise CheckpointError(f"{path}: {name} has {len(raw)} bytes, but shape {shape} needs {math.prod(shape) * dtype.itemsize}")
+        raise CheckpointError(
+            f"{path}: {name} has {len(raw)} bytes, but shape {shape} needs {math.prod(shape) * dtype.itemsize}"
+        )
     return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape)

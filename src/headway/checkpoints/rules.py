@@ -2,8 +2,8 @@
 transformers 5's reversible operations). Knows no family.
 
 A rule's names are templates: `{i}` stands for a number, and a template may name a parameter or a module, whose `weight`
-and `bias` are then carried over by the same rule. Rules for parts that a model does not have are passed over. Strict both
-ways: every parameter is filled by one rule, every source tensor is used or knowingly dropped.
+and `bias` are then carried over by the same rule. Rules for parts that a model does not have are passed over. It is
+strict both ways: every parameter is filled by one rule, every source tensor is used or knowingly dropped.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ def open_files(
     mark = "\n".join(f"{path.name} {fingerprint(path)}" for path in [*train_files, *valid_files])
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
         return _running(train_files, valid_files, mark)
-    layout = guess(train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding)
+    layout = guess(
+        train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding
+    )
 
     def rows(files: Sequence[Path]) -> Iterator[Row]:
         return iter(read(list(files), fields=fields, columns=columns, encoding=encoding))
@@ -114,7 +116,9 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
 def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet:
     name = ", ".join(path.name for path in train)
     if valid:
-        return DataSet(name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid), lambda: _pieces(train))
+        return DataSet(
+            name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid), lambda: _pieces(train)
+        )
     total = sum(len(row.fields["text"]) for row in _pieces(train))
     if not total:
         raise DataError(f"{name}: there is no text in it")

@@ -18,7 +18,11 @@ BUDGET = 512  # tokens a row
 
 @torch.no_grad()
 def encode_ragged(
-    model: Encoder, rows: Sequence[Sequence[int]], *, segments: Sequence[Sequence[int]] | None = None, budget: int = BUDGET
+    model: Encoder,
+    rows: Sequence[Sequence[int]],
+    *,
+    segments: Sequence[Sequence[int]] | None = None,
+    budget: int = BUDGET,
 ) -> list[Tensor]:
     """The hidden states of each text, (length, width), as `encode` would give them one by one."""
     device = next(model.parameters()).device

@@ -37,7 +37,9 @@ def find(name: str) -> Family:
     if name not in MODULES:
         close = difflib.get_close_matches(name, MODULES, 1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"model_type {name!r} is not a family Headway knows{hint}; known: {', '.join(sorted(MODULES))}")
+        raise ConfigError(
+            f"model_type {name!r} is not a family Headway knows{hint}; known: {', '.join(sorted(MODULES))}"
+        )
     module = import_module(f"headway.families.{MODULES[name]}")
     members = getattr(module, "FAMILIES", None) or (module.FAMILY,)
     return next(member for member in members if member.name == name)

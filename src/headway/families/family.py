@@ -17,18 +17,82 @@ from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConf
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
 BOOKKEEPING = frozenset(
-    """architectures model_type transformers_version torch_dtype dtype _name_or_path name_or_path auto_map use_cache
-    return_dict output_attentions output_hidden_states torchscript use_bfloat16 tf_legacy_loss pruned_heads
-    chunk_size_feed_forward is_encoder_decoder is_decoder cross_attention_hidden_size add_cross_attention
-    tie_encoder_decoder finetuning_task task_specific_params problem_type tokenizer_class prefix id2label label2id
-    num_labels _num_labels max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty
-    temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
-    encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
-    forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens
-    begin_suppress_tokens bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
-    initializer_range initializer_factor init_std gradient_checkpointing attn_implementation _attn_implementation
-    _attn_implementation_autoset _commit_hash return_unused_kwargs
-    pretraining_tp use_return_dict layer_norm_epsilon_unused model_max_length""".split()
+    [
+        "architectures",
+        "model_type",
+        "transformers_version",
+        "torch_dtype",
+        "dtype",
+        "_name_or_path",
+        "name_or_path",
+        "auto_map",
+        "use_cache",
+        "return_dict",
+        "output_attentions",
+        "output_hidden_states",
+        "torchscript",
+        "use_bfloat16",
+        "tf_legacy_loss",
+        "pruned_heads",
+        "chunk_size_feed_forward",
+        "is_encoder_decoder",
+        "is_decoder",
+        "cross_attention_hidden_size",
+        "add_cross_attention",
+        "tie_encoder_decoder",
+        "finetuning_task",
+        "task_specific_params",
+        "problem_type",
+        "tokenizer_class",
+        "prefix",
+        "id2label",
+        "label2id",
+        "num_labels",
+        "_num_labels",
+        "max_length",
+        "min_length",
+        "do_sample",
+        "early_stopping",
+        "num_beams",
+        "num_beam_groups",
+        "diversity_penalty",
+        "temperature",
+        "top_k",
+        "top_p",
+        "typical_p",
+        "repetition_penalty",
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "encoder_no_repeat_ngram_size",
+        "bad_words_ids",
+        "num_return_sequences",
+        "output_scores",
+        "return_dict_in_generate",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "remove_invalid_values",
+        "exponential_decay_length_penalty",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "sep_token_id",
+        "decoder_start_token_id",
+        "initializer_range",
+        "initializer_factor",
+        "init_std",
+        "gradient_checkpointing",
+        "attn_implementation",
+        "_attn_implementation",
+        "_attn_implementation_autoset",
+        "_commit_hash",
+        "return_unused_kwargs",
+        "pretraining_tp",
+        "use_return_dict",
+        "layer_norm_epsilon_unused",
+        "model_max_length",
+    ]
 )
 
 ACTIVATIONS = {  # their name → ours; exact names, since gelu and its tanh form are different functions
@@ -101,7 +165,9 @@ class Keys:
         self.read.add(key)
         value = self.data.get(key)
         if value is not None and value not in allowed:
-            raise ConfigError(f"config.json: {key} = {value!r} is not supported; supported: {', '.join(map(repr, allowed))}")
+            raise ConfigError(
+                f"config.json: {key} = {value!r} is not supported; supported: {', '.join(map(repr, allowed))}"
+            )
 
     def ignore(self, *keys: str) -> None:
         self.read.update(keys)

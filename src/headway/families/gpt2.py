@@ -105,7 +105,9 @@ def rules(config: DecoderConfig) -> list[AnyRule]:
                 "stack.final_norm": "{base}ln_f",
             }
         ),
-        fused([ours + f"attention.{part}" for part in ("query", "key", "value")], theirs + "attn.c_attn", transpose=True),
+        fused(
+            [ours + f"attention.{part}" for part in ("query", "key", "value")], theirs + "attn.c_attn", transpose=True
+        ),
         transposed(ours + "attention.output", theirs + "attn.c_proj"),
         transposed(ours + "feedforward.up", theirs + "mlp.c_fc"),
         transposed(ours + "feedforward.down", theirs + "mlp.c_proj"),

@@ -53,8 +53,8 @@ def write_card(
         "headway run <this folder> INPUT",
         "```",
         "",
-        "The exact settings are in `training/plan.json`, every logged number in `training/metrics.jsonl`, the curves in "
-        "`training/curves.png`.",
+        "The exact settings are in `training/plan.json`, every logged number in `training/metrics.jsonl`, "
+        "the curves in `training/curves.png`.",
         "",
     ]
     with replacing(folder / "README.md") as draft:

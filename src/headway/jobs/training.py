@@ -28,8 +28,8 @@ from headway.models.init import initialise
 from headway.models.recipes import Recipe
 from headway.tasks.source import ExampleSource, StreamSource, prepare
 from headway.tasks.task import Task
-from headway.train.lora import add_lora, freeze, merge_lora
 from headway.train.loop import FitResult, fit
+from headway.train.lora import add_lora, freeze, merge_lora
 from headway.train.progress import ProgressLine
 from headway.train.settings import Settings
 
@@ -80,9 +80,8 @@ def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, examples: int) -> dic
     """Memory by counting, time by taking one real step's gradients on the first examples."""
     settings, task, model = plan.settings(), task_of(bundle), bundle.model
     count = sum(p.numel() for p in model.parameters())
-    out = {
-        "model": f"{count:,} parameters; weights, gradients and optimiser {training_bytes(model, settings) / 2**20:,.0f} MiB"
-    }
+    size = training_bytes(model, settings) / 2**20
+    out = {"model": f"{count:,} parameters; weights, gradients and optimiser {size:,.0f} MiB"}
     sample: list[Any] = []
     for row in data.train():
         sample += task.examples(row)
@@ -179,9 +178,8 @@ def run_plan(
     bundle.save(folder)
     save_json(folder / "training" / "scores.json", scores)
     write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data)
-    say(
-        f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {peak_memory() / 2**30:.2f} GiB"
-    )
+    memory = peak_memory() / 2**30
+    say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
     return Trained(bundle, result, scores, folder, report)
 
 

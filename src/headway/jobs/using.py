@@ -54,7 +54,7 @@ def _structured(fields: Sequence[str], given: Any) -> Any:
     try:
         value = json.loads(given)
     except json.JSONDecodeError as error:
-        wanted = json.dumps({name: "…" for name in fields}, ensure_ascii=False)
+        wanted = json.dumps(dict.fromkeys(fields, "…"), ensure_ascii=False)
         raise InputError(f"this task takes a JSON object such as {wanted}, not {given[:60]!r}") from error
     missing = [name for name in fields if name not in value]
     if missing:

@@ -1,5 +1,5 @@
-"""Room: layers. The residual, written once (idea: annotated-transformer's SublayerConnection), and the block: attention,
-cross-attention if there is any, feed-forward. Pre-norm and post-norm are two places of the same norm."""
+"""Room: layers. The residual, written once (idea: annotated-transformer's SublayerConnection), and the block:
+attention, cross-attention if there is any, feed-forward. Pre-norm and post-norm are two places of the same norm."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from headway.layers.masks import Mask
 from headway.layers.norms import BatchNorm, NormConfig
 from headway.layers.tap import Tap
 
+LAYER_NORM = NormConfig()
+
 
 @dataclass(frozen=True)
 class BlockConfig:
@@ -25,7 +27,7 @@ class BlockConfig:
     attention: AttentionConfig
     feedforward: FeedForwardConfig
     cross: AttentionConfig | None = None
-    norm: NormConfig = NormConfig()
+    norm: NormConfig = LAYER_NORM
     norm_place: Literal["pre", "post"] = "pre"
     dropout: float = 0.0  # on each branch before it is added back
     drop_attention: bool = True  # False: the attention branch is added back whole (DistilBERT)

@@ -68,7 +68,7 @@ def sinusoids(count: int, width: int, *, layout: Literal["interleaved", "halves"
 
 @dataclass(frozen=True)
 class RotaryScaling:
-    """How a model stretches its rotary angles past the length it was trained on, by the names LLaMA-like configs use."""
+    """How a model stretches its rotary angles past the length it was trained on, by LLaMA-like configs' names."""
 
     kind: Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
     factor: float = 1.0
@@ -132,9 +132,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat(turned if rest.shape[-1] == 0 else (*turned, rest), dim=-1)
 
 
-def rotary_frequencies(
-    size: int, config: RotaryConfig, *, lengths: Tensor | None = None
-) -> tuple[Tensor, float]:
+def rotary_frequencies(size: int, config: RotaryConfig, *, lengths: Tensor | None = None) -> tuple[Tensor, float]:
     """(frequencies, factor on cos and sin). Frequencies are (size/2), or one set a row, (batch, size/2), for the kinds
     whose angles depend on the row's length."""
     scaling, theta = config.scaling, config.theta

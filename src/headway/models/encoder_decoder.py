@@ -1,4 +1,5 @@
-"""Room: models. The 2017 shape: an encoder reads the source, a decoder writes the target looking at it (T5-, BART-like)."""
+"""Room: models. The 2017 shape: an encoder reads the source, a decoder writes the target looking at it
+(T5-, BART-like)."""
 
 from __future__ import annotations
 

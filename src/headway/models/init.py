@@ -1,7 +1,8 @@
 """Room: models. First values of the weights.
 
 `classic`: Xavier-uniform matrices and embeddings of variance 1/width (2017). `modern`: matrices of variance 1/inputs,
-and the last matrix of every branch at zero, so that a fresh model is the identity on its residual stream.
+the last matrix of every branch at zero, so that a fresh model is the identity on its residual stream, and small
+embeddings, which a norm follows on the way in and which make a tied output begin near even odds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
         if isinstance(module, nn.Linear):
             _linear(module, recipe, generator)
         elif isinstance(module, nn.Embedding):
-            module.weight.normal_(0, 1 / math.sqrt(module.embedding_dim), generator=generator)
+            spread = 0.02 if recipe == "modern" else 1 / math.sqrt(module.embedding_dim)
+            module.weight.normal_(0, spread, generator=generator)
         elif isinstance(module, PatchEmbedding):
             for parameter in (module.first, module.positions):
                 parameter.normal_(0, 0.02, generator=generator)

@@ -139,7 +139,10 @@ def encoder_decoder(
 def recurrent(size: Size, *, vocab: int, start_id: int) -> RecurrentConfig:
     """The Transformer's predecessor, of about its size."""
     return RecurrentConfig(
-        EmbeddingConfig(vocab, size.width, dropout=size.dropout), 2 * size.width, start_id=start_id, dropout=size.dropout
+        EmbeddingConfig(vocab, size.width, dropout=size.dropout),
+        2 * size.width,
+        start_id=start_id,
+        dropout=size.dropout,
     )
 
 
@@ -152,4 +155,3 @@ def vision(
         stack(size, recipe, causal=False, positions=False),
         head=head,
     )
-

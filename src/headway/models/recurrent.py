@@ -52,14 +52,16 @@ class RecurrentEncoderDecoder(nn.Module):
     def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> RecurrentCache:
         memory, last = self._read(ids, mask)
         keep = None if mask is None else mask.bool()
-        return RecurrentCache(state=torch.tanh(self.bridge(last)), memory=memory, keys=self.cross.key(memory), keep=keep)
+        return RecurrentCache(
+            state=torch.tanh(self.bridge(last)), memory=memory, keys=self.cross.key(memory), keep=keep
+        )
 
     def step(self, ids: Tensor, cache: RecurrentCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
         logits, _, _ = self._write(ids, cache)
         return logits[:, -1] if last else logits
 
     def _read(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(memory (batch, source, 2·hidden), the backward reading's last state (batch, hidden)). Padding is not read."""
+        """(memory (batch, source, 2·hidden), the backward reading's last state). Padding is not read."""
         x = self._drop(self._embed(ids))
         if mask is None:
             memory, last = self.encoder(x)

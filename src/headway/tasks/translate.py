@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -131,7 +131,9 @@ class Translate(Task):
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         out: list[Any] = [None] * len(sources)
         for chunk in batches(order, max(1, 128 // max(1, beams))):
-            found = search(model, [[self.start_id]] * len(chunk), settings, sources=[sources[i] for i in chunk])
+            found = search(
+                cast(Any, model), [[self.start_id]] * len(chunk), settings, sources=[sources[i] for i in chunk]
+            )
             for index, hypotheses in zip(chunk, found, strict=True):
                 texts = [self.tokenizer.decode(hypothesis.ids) for hypothesis in hypotheses]
                 out[index] = texts if settings.n > 1 else texts[0]
@@ -144,7 +146,11 @@ class Translate(Task):
         found = self.answer(model, [self.input(row) for row in rows], beams=beams)
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
-        return {"loss": self.mean_loss(model, rows), "exact": exact / max(len(rows), 1), **self.text_scores(found, rows)}
+        return {
+            "loss": self.mean_loss(model, rows),
+            "exact": exact / max(len(rows), 1),
+            **self.text_scores(found, rows),
+        }
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])

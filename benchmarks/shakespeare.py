@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
@@ -66,18 +65,16 @@ def train(text: Path, steps: int, *, recipe: str, more: list[str] = []) -> tuple
         settings |= {"optimizer": "adamw", "lr": 1e-3, "betas": [0.9, 0.99], "weight_decay": 0.1}
         settings |= {"schedule": "cosine", "floor": 0.1, "warmup": 100}
     elif recipe == "modern":
-        settings |= {"lr": 0.01, "matrix_lr": 0.03, "decay": 1.0, "warmup": 0.0, "clip": 0.0} | parse(more)
+        settings |= {"lr": 0.01, "matrix_lr": 0.05, "decay": 1.0, "warmup": 0.0, "clip": 0.0} | parse(more)
     plan = jobs.make_plan("generate", [text], recipe="modern" if recipe == "gpt2" else recipe, steps=steps,
-                          settings={**settings, "model": SIZE})  # fmt: skip
+                          settings={**{f"model.{key}": value for key, value in SIZE.items()}, **settings})  # fmt: skip
     data = jobs.open_data(plan)
     bundle = begin(plan, data)
     if recipe == "gpt2":
         bundle.model = gpt2(len(bundle.tokenizer))
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(bundle.task, data, Path(folder), settings=plan.settings())
-        began = time.perf_counter()
-        fit(bundle.model, source, loss=bundle.task.loss, settings=plan.settings(), folder=folder)
-        took = time.perf_counter() - began
+        took = fit(bundle.model, source, loss=bundle.task.loss, settings=plan.settings(), folder=folder).seconds
     return bundle.task.evaluate(bundle.model, data.valid())["loss"], took
 
 

@@ -6,16 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway import inspect
     from headway.bundle import Bundle, load
+    from headway.jobs import check, evaluate, resume, train
 
 __version__ = "0.1.0"
-__all__ = ["Bundle", "__version__", "load"]
+__all__ = ["Bundle", "__version__", "check", "evaluate", "inspect", "load", "resume", "train"]
 
 _LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
+_LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 
 
 def __getattr__(name: str) -> Any:
     """torch is imported when a model is first asked for, not by `import headway`."""
+    if name == "inspect":
+        return import_module("headway.inspect")
     if name not in _LAZY:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

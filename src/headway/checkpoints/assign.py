@@ -13,15 +13,20 @@ from headway.errors import CheckpointError
 def assign(module: nn.Module, state: Mapping[str, Tensor], *, dtype: torch.dtype | None, device: torch.device) -> None:
     """Every tensor takes its place as it is (memory-mapped, if the file was), converted only when asked. Shapes are
     checked, and nothing may be left without memory."""
-    own = module.state_dict()
+    owners = dict(module.named_modules())
     for name, tensor in state.items():
-        if own[name].shape != tensor.shape:
+        owner, _, leaf = name.rpartition(".")
+        slots = owners[owner]._parameters if leaf in owners[owner]._parameters else owners[owner]._buffers
+        old = slots[leaf]
+        assert old is not None
+        if old.shape != tensor.shape:
             raise CheckpointError(
-                f"{name} has shape {list(tensor.shape)} in the file but the config says {list(own[name].shape)}"
+                f"{name} has shape {list(tensor.shape)} in the file but the config says {list(old.shape)}"
             )
-    ready = {name: _convert(tensor, dtype, device) for name, tensor in state.items()}
-    module.load_state_dict(ready, assign=True, strict=False)
-    empty = [name for name, value in module.state_dict().items() if value.is_meta]
+        ready = _convert(tensor, dtype, device)
+        slots[leaf] = nn.Parameter(ready, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else ready
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    empty = [name for name, value in tensors if value.is_meta]
     if empty:
         raise CheckpointError(f"no tensor was given for {', '.join(empty[:5])}")
 
@@ -29,4 +34,4 @@ def assign(module: nn.Module, state: Mapping[str, Tensor], *, dtype: torch.dtype
 def _convert(tensor: Tensor, dtype: torch.dtype | None, device: torch.device) -> Tensor:
     if dtype is not None and tensor.is_floating_point():
         tensor = tensor.to(dtype)
-    return tensor.to(device).contiguous()
+    return tensor.to(device)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headway.layers.attend import EVERYTHING, attend, attention_weights, repeat_groups, softmax
 from headway.layers.cache import LayerCache
+from headway.layers.linear import Linear
 from headway.layers.masks import Mask
 from headway.layers.norms import NormConfig
 from headway.layers.positions import RotaryConfig, rotate
@@ -34,10 +35,10 @@ class Attention(nn.Module):
         self.config = config
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         inner, kv_inner = self.heads * config.head_size, self.kv_heads * config.head_size
-        self.query = nn.Linear(width, inner, bias="q" in config.bias)
-        self.key = nn.Linear(width, kv_inner, bias="k" in config.bias)
-        self.value = nn.Linear(width, kv_inner, bias="v" in config.bias)
-        self.output = nn.Linear(inner, width, bias="o" in config.bias)
+        self.query = Linear(width, inner, bias="q" in config.bias)
+        self.key = Linear(width, kv_inner, bias="k" in config.bias)
+        self.value = Linear(width, kv_inner, bias="v" in config.bias)
+        self.output = Linear(inner, width, bias="o" in config.bias)
         self.query_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
         self.key_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
         self.q, self.k, self.v, self.scores, self.weights, self.z = (Tap() for _ in range(6))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,7 +48,10 @@ class Residual(nn.Module):
         branch = f(x if self.post else normalise(self.norm, x, keep))
         if self.training and self.dropout:
             branch = F.dropout(branch, self.dropout)
-        x = x + self.branch(branch)
+        if torch.is_grad_enabled() or self.branch.listening:
+            x = x + self.branch(branch)
+        else:
+            x = branch.add_(x)  # the branch is nobody else's, so its memory serves again
         return self.stream(normalise(self.norm, x, keep) if self.post else x)
 
 

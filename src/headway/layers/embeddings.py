@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.layers.linear import Linear, TokenTable
 from headway.layers.norms import NormConfig
 from headway.layers.positions import LearnedConfig, LearnedPositions, SinusoidalConfig, SinusoidalPositions
 from headway.layers.tap import Tap
@@ -29,9 +30,9 @@ class Embedding(nn.Module):
 
     def __init__(self, config: EmbeddingConfig):
         super().__init__()
-        self.tokens = nn.Embedding(config.vocab, config.width)
+        self.tokens = TokenTable(config.vocab, config.width)
         self.positions = position_vectors(config.width, config.positions)
-        self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
+        self.segments = TokenTable(config.segments, config.width) if config.segments else None
         self.norm = config.norm.build(config.width) if config.norm else None
         self.scale, self.dropout = config.scale, config.dropout
         self.token, self.position, self.sum = Tap(), Tap(), Tap()
@@ -76,7 +77,7 @@ class PatchEmbedding(nn.Module):
     def __init__(self, config: PatchConfig):
         super().__init__()
         self.config = config
-        self.project = nn.Linear(config.channels * config.patch[0] * config.patch[1], config.width, bias=config.bias)
+        self.project = Linear(config.channels * config.patch[0] * config.patch[1], config.width, bias=config.bias)
         self.first = nn.Parameter(torch.zeros(1, 1, config.width))
         self.positions = nn.Parameter(torch.zeros(1, config.count + 1, config.width))
         self.patch, self.sum = Tap(), Tap()

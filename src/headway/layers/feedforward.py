@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.layers.linear import Linear
 from headway.layers.tap import Tap
 
 Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
+
 
 class _SquaredReLU(torch.autograd.Function):
     """relu(x)²; its derivative is 2·relu(x), so one tensor serves both ways."""
@@ -39,6 +41,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": lambda x: x.tanh(),
 }
 
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {  # the same functions, writing over their input
+    "relu": torch.relu_,
+    "gelu": torch.ops.aten.gelu_,
+    "gelu_tanh": lambda x: torch.ops.aten.gelu_(x, approximate="tanh"),
+    "silu": lambda x: F.silu(x, inplace=True),
+}
+
 
 @dataclass(frozen=True)
 class FeedForwardConfig:
@@ -52,18 +61,20 @@ class FeedForwardConfig:
 class FeedForward(nn.Module):
     def __init__(self, width: int, config: FeedForwardConfig):
         super().__init__()
-        self.gate = nn.Linear(width, config.width, bias=config.bias) if config.gated else None
-        self.up = nn.Linear(width, config.width, bias=config.bias)
-        self.down = nn.Linear(config.width, width, bias=config.bias)
+        self.gate = Linear(width, config.width, bias=config.bias) if config.gated else None
+        self.up = Linear(width, config.width, bias=config.bias)
+        self.down = Linear(config.width, width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
+        self.in_place = IN_PLACE.get(config.activation, self.activation)
         self.dropout = config.dropout
         self.hidden = Tap()
 
     def forward(self, x: Tensor) -> Tensor:  # (batch, length, width)
+        activation = self.activation if torch.is_grad_enabled() else self.in_place
         if self.gate is None:
-            hidden = self.activation(self.up(x))
+            hidden = activation(self.up(x))
         else:
-            hidden = self.activation(self.gate(x)) * self.up(x)
+            hidden = activation(self.gate(x)) * self.up(x)
         if self.training and self.dropout:
             hidden = F.dropout(hidden, self.dropout)
         return self.down(self.hidden(hidden))

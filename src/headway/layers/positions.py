@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from headway.layers.linear import TokenTable
+
 # ---------------------------------------------------------------------------------------- added to the embeddings
 
 
@@ -28,7 +30,7 @@ class SinusoidalConfig:
 class LearnedPositions(nn.Module):
     def __init__(self, width: int, config: LearnedConfig):
         super().__init__()
-        self.table = nn.Embedding(config.count + config.offset, width)
+        self.table = TokenTable(config.count + config.offset, width)
         self.offset = config.offset
 
     def forward(self, positions: Tensor, bound: int) -> Tensor:  # (batch, length) → (batch, length, width)
@@ -209,7 +211,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, heads: int, config: RelativeBiasConfig, *, causal: bool):
         super().__init__()
-        self.table = nn.Embedding(config.buckets, heads)
+        self.table = TokenTable(config.buckets, heads)
         self.config, self.causal = config, causal
 
     def forward(self, queries: int, keys: int) -> Tensor:  # → (1, head, query, key)

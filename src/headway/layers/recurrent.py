@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from headway.layers.linear import Linear
 from headway.layers.tap import Tap
 
 
@@ -16,9 +17,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, state: int, memory: int, hidden: int):
         super().__init__()
-        self.query = nn.Linear(state, hidden)
-        self.key = nn.Linear(memory, hidden, bias=False)
-        self.energy = nn.Linear(hidden, 1, bias=False)
+        self.query = Linear(state, hidden)
+        self.key = Linear(memory, hidden, bias=False)
+        self.energy = Linear(hidden, 1, bias=False)
         self.weights = Tap()
 
     def forward(self, state: Tensor, *, memory: Tensor, keys: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,6 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
 
 def tensor_names(model: nn.Module) -> list[str]:
     """Every tensor of the model's state by one name each; a shared embedding counts once."""
-    return [name for name, _ in model.named_parameters()] + [
-        name for name, _ in model.named_buffers() if name in model.state_dict()
-    ]
+    parameters = [name for name, _ in model.named_parameters()]
+    buffers = [name for name, _ in model.named_buffers()]
+    return parameters + ([name for name in buffers if name in model.state_dict()] if buffers else [])

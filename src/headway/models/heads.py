@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers.feedforward import ACTIVATIONS
+from headway.layers.linear import Linear
 from headway.models.config import (
     ClassifyHeadConfig,
     HeadConfig,
@@ -29,10 +30,10 @@ class LanguageHead(Head):
     def __init__(self, width: int, vocab: int, config: LanguageHeadConfig):
         super().__init__()
         self.scale = config.scale
-        self.dense = nn.Linear(width, width) if config.transform else None
+        self.dense = Linear(width, width) if config.transform else None
         self.norm = config.transform.norm.build(width) if config.transform else None
         self.activation = ACTIVATIONS[config.transform.activation] if config.transform else None
-        self.project = None if config.tied else nn.Linear(width, vocab, bias=False)
+        self.project = None if config.tied else Linear(width, vocab, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab)) if config.bias else None
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
@@ -50,9 +51,9 @@ class ClassifyHead(Head):
     def __init__(self, width: int, config: ClassifyHeadConfig):
         super().__init__()
         self.pool, self.dropout, self.dense_dropout = config.pool, config.dropout, config.dense_dropout
-        self.dense = nn.Linear(width, width) if config.dense else None
+        self.dense = Linear(width, width) if config.dense else None
         self.activation = ACTIVATIONS[config.dense] if config.dense else None
-        self.project = nn.Linear(width, config.labels, bias=config.bias)
+        self.project = Linear(width, config.labels, bias=config.bias)
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
         pooled = pool(hidden, mask, self.pool)  # (batch, width)
@@ -65,7 +66,7 @@ class TokenHead(Head):
     def __init__(self, width: int, config: TokenHeadConfig):
         super().__init__()
         self.dropout = config.dropout
-        self.project = nn.Linear(width, config.labels, bias=config.bias)
+        self.project = Linear(width, config.labels, bias=config.bias)
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
         return Output(hidden, logits=self.project(_drop(hidden, self)))  # (batch, length, labels)
@@ -74,9 +75,9 @@ class TokenHead(Head):
 class Pooler(Head):
     def __init__(self, width: int, vocab: int, config: PoolerConfig):
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = ACTIVATIONS[config.activation]
-        self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
+        self.next_sentence = Linear(width, 2) if config.next_sentence else None
         self.language = LanguageHead(width, vocab, config.language) if config.language else None
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from headway.layers.embeddings import Embedding
+from headway.layers.linear import Linear
 from headway.layers.recurrent import AdditiveAttention
 from headway.models.config import RecurrentConfig
 from headway.models.outputs import Output
@@ -36,10 +37,10 @@ class RecurrentEncoderDecoder(nn.Module):
         width, hidden = config.embedding.width, config.hidden
         self.embedding = Embedding(config.embedding)
         self.encoder = nn.GRU(width, hidden, batch_first=True, bidirectional=True)
-        self.bridge = nn.Linear(hidden, hidden)  # the decoder's first state, from the backward reading's end
+        self.bridge = Linear(hidden, hidden)  # the decoder's first state, from the backward reading's end
         self.cross = AdditiveAttention(hidden, 2 * hidden, hidden)
         self.decoder = nn.GRUCell(width + 2 * hidden, hidden)
-        self.mix = nn.Linear(3 * hidden + width, width)
+        self.mix = Linear(3 * hidden + width, width)
         self.dropout = config.dropout
 
     def forward(

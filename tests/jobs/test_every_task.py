@@ -1,0 +1,67 @@
+"""Every task, from its built-in data to an answer: train, save, load, evaluate, run."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway import jobs
+from headway.data.builtin import builtin
+from headway.tasks import TASKS
+
+SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 8}
+INPUTS: dict[str, Any] = {
+    "generate": "The import statement",
+    "translate": "3 May 1998",
+    "summarize": "Rain fell on Monday in Leeds. It stopped at noon.",
+    "classify": "please cancel my order",
+    "tag": "Ada Lovelace met Charles in London .",
+    "answer": json.dumps({"question": "Where does Ada live?", "context": "Ada lives in Leeds."}),
+    "fill": "the [MASK] statement",
+    "embed": "a short text",
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
+    settings = {**SMALL, **({"task.vocab": 300} if task not in ("classify-image",) else {})}
+    trained = jobs.train(task, out=tmp_path / "run", steps=2, settings=settings)
+    assert trained.result.steps == 2 and trained.result.stopped_by == "steps"
+    assert all(math.isfinite(value) for value in trained.scores.values()), trained.scores
+    for name in ("config.json", "model.safetensors", "headway.json", "README.md", "training/plan.json"):
+        assert (tmp_path / "run" / name).exists(), name
+    assert (tmp_path / "run" / "training" / "curves.png").stat().st_size > 1000
+
+    again = headway.load(tmp_path / "run")
+    assert again.task is not None and again.task.name == task
+    given = builtin(task, split="test", size=1)[0].fields["image"] if task == "classify-image" else INPUTS[task]
+    options = {"max_new_tokens": 5, "seed": 0} if task == "generate" else {}
+    first = [answer for _, answer in jobs.run(again, [given, given], **options)]
+    assert len(first) == 2
+    if task not in ("generate", "embed"):
+        assert first[0] == first[1]
+    assert jobs.shown(first[0]) is not None
+
+
+def test_bahdanau_trains_and_searches_through_the_same_rooms(tmp_path: Path) -> None:
+    settings = {**SMALL, "task.vocab": 300, "architecture": "bahdanau-gru", "batch": 16}
+    trained = jobs.train("translate", out=tmp_path / "run", steps=30, settings=settings)
+    losses = [entry["loss"] for entry in trained.result.history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    loaded = headway.load(tmp_path / "run")
+    assert loaded.config.shape == "recurrent"
+    assert isinstance(loaded("3 May 1998"), str)
+    with headway.inspect.record(loaded.model, "cross.weights") as seen:
+        loaded("3 May 1998", beams=1)
+    assert seen["cross.weights"][0].shape[:2] == (1, 1)
+
+
+def test_lora_starts_from_a_model_and_ends_as_a_plain_one(tmp_path: Path) -> None:
+    first = jobs.train("classify", out=tmp_path / "a", steps=2, settings={**SMALL, "task.vocab": 300})
+    second = jobs.train("classify", out=tmp_path / "b", start=first.folder, steps=3, lora=2, settings={"eval_every": 0})
+    assert headway.load(second.folder)("cancel it")["label"] in second.bundle.task.labels  # type: ignore[union-attr]
+    names = {name for name, _ in headway.load(second.folder).model.named_modules()}
+    assert not any("lora" in name for name in names)

@@ -33,17 +33,24 @@ format: install  ## rewrite the code in the house style
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-parity: install  ## our numbers against the reference implementations
-	$(RUN) -m pytest -n 2 -q tests/parity
+parity: install  ## our numbers against the reference library's, as the table in docs/parity.md
+	$(RUN) tests/parity/table.py > docs/parity.md.new
+	mv docs/parity.md.new docs/parity.md
+	tail -n 1 docs/parity.md
+
+REAL := $(or $(HEADWAY_REAL_DATA),../shared)
 
 real: install  ## tests on real data (HEADWAY_REAL_DATA, or ../shared)
 	$(RUN) -m pytest -n 2 -q tests/real
 
-bench: install  ## Headway's own speed
-	$(RUN) -m benchmarks
+bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nanoGPT itself)
+	$(RUN) -m benchmarks.forward
+	$(RUN) -m benchmarks.load
+	$(RUN) -m benchmarks.shakespeare $(REAL)/data/tinyshakespeare/input.txt $(if $(NANOGPT),--nanogpt $(NANOGPT))
+	$(RUN) -m benchmarks.finetune $(REAL)/data
 
-bench-peers: install  ## Headway's speed beside its peers, as ratios
-	$(RUN) -m benchmarks.peers
+bench-peers: install  ## what `make bench` compares with, besides the developer tools
+	$(PIP_INSTALL) accelerate
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

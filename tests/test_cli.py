@@ -75,7 +75,9 @@ def test_a_person_trains_stops_resumes_evaluates_and_runs(tmp_path: Path) -> Non
     assert "--resume" in output
     resumed = headway("train", "classify", "--resume", "--out", "cut", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
 
     again = headway(*train, "--steps", "40", "--out", "whole", cwd=tmp_path)
     assert again.returncode == 2 and "--resume" in again.stderr

@@ -14,7 +14,8 @@ from torch import Tensor
 from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save_tensors
 from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
-from headway.checkpoints.rules import Alias, AnyRule, Copied, to_ours, to_theirs
+from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
+from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
@@ -125,14 +126,18 @@ class Bundle:
             )
 
     def save(self, folder: str | Path) -> Path:
-        """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files."""
+        """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files. A model that its
+        family's config cannot say (a new kind of head, say) is written in Headway's own dialect."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        kind = family_named(self.family)
         state = self.model.state_dict()
         own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
+        kind = family_named(self.family)
+        if not self._reads_back(kind, own):
+            kind = family_named("headway")
         save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
-        save_json(folder / "config.json", self.config_json())
+        save_json(folder / "config.json", self.config_json(kind))
+        copy_sentence_files(self.folder, folder)
         if self.tokenizer is not None:
             self.tokenizer.save(folder)
         if self.task is not None:
@@ -147,16 +152,26 @@ class Bundle:
             return self.task.answer(self.model, inputs, **options)
         return self.task.answer(self.model, [inputs], **options)[0]
 
-    def config_json(self) -> dict[str, Any]:
-        kind = family_named(self.family)
-        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+    def config_json(self, kind: Family) -> dict[str, Any]:
+        labels = getattr(self.task, "labels", None) or []
+        named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
         return {
-            **self.foreign,
+            **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),
+            **(named if labels else {}),
             **kind.write(self.config),
-            "model_type": self.family,
+            "model_type": kind.name,
             "architectures": [kind.architecture(self.config)],
-            "dtype": dtype,
+            "dtype": str(next(self.model.parameters()).dtype).removeprefix("torch."),
         }
+
+    def _reads_back(self, kind: Family, state: Mapping[str, Tensor]) -> bool:
+        """Whether the family's own config and names would give this very model again."""
+        try:
+            names = [rule.theirs for rule in expand(rules_of(kind, self.config), state)]
+            keys = Keys(json.loads(json.dumps(self.config_json(kind))))
+            return kind.fit(kind.read(keys, kind.architecture(self.config)), names) == self.config
+        except (ConfigError, CheckpointError, KeyError):
+            return False
 
 
 def load(name: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu") -> Bundle:
@@ -213,44 +228,6 @@ def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None =
         else:
             out.append(replace(rule, theirs=theirs))
     return out
-
-
-@dataclass(frozen=True)
-class SentenceSettings:
-    pooling: str = "mean"
-    normalize: bool = False
-    limit: int | None = None
-
-
-def sentence_settings(folder: Path | None) -> SentenceSettings:
-    """What a sentence-transformers folder says about pooling, normalisation and length."""
-    if folder is None or not (folder / "modules.json").exists():
-        return SentenceSettings()
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    pooling, normalize, limit = "mean", False, None
-    for module in modules:
-        kind, where = module.get("type", "").rsplit(".", 1)[-1], folder / module.get("path", "")
-        if kind == "Pooling":
-            pooling = _pooling(json.loads((where / "config.json").read_text(encoding="utf-8")), where)
-        elif kind == "Normalize":
-            normalize = True
-        elif kind == "Transformer" and (where / "sentence_bert_config.json").exists():
-            limit = json.loads((where / "sentence_bert_config.json").read_text(encoding="utf-8")).get("max_seq_length")
-        elif kind != "Transformer":
-            raise ConfigError(f"{folder}/modules.json: module {kind!r} is not supported")
-    return SentenceSettings(pooling, normalize, limit)
-
-
-def _pooling(settings: dict[str, Any], where: Path) -> str:
-    names = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
-    if "pooling_mode" in settings:
-        named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(settings["pooling_mode"])
-        chosen: list[str | None] = [named] if named else []
-    else:
-        chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
-    if len(chosen) != 1 or chosen[0] is None:
-        raise ConfigError(f"{where}/config.json: this way of pooling is not supported: {settings}")
-    return chosen[0]
 
 
 def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, device: torch.device) -> tuple[Tensor, Tensor | None]:

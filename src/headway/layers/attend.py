@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.layers.dropout import drop
 from headway.layers.masks import Mask
 
 EVERYTHING = Mask()
@@ -72,7 +73,7 @@ def attend_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """The explicit path: (values, weights). Weights are returned before dropout."""
     _, weights = attention_weights(q, k, mask=mask, bias=bias, scale=scale)
-    return F.dropout(weights, dropout) @ repeat_groups(v, q.shape[1]), weights
+    return drop(weights, dropout) @ repeat_groups(v, q.shape[1]), weights
 
 
 def repeat_groups(x: Tensor, heads: int) -> Tensor:

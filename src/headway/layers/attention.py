@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers.attend import EVERYTHING, attend, attention_weights, repeat_groups, softmax
 from headway.layers.cache import LayerCache
+from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.masks import Mask
 from headway.layers.norms import NormConfig
@@ -86,4 +86,4 @@ class Attention(nn.Module):
         heard = self.weights(weights if heard_scores is scores else softmax(heard_scores))
         if heard is weights and not dropout:
             return attend(q, k, v, mask=mask, bias=bias, scale=scale)
-        return F.dropout(heard, dropout) @ repeat_groups(v, self.heads)
+        return drop(heard, dropout) @ repeat_groups(v, self.heads)

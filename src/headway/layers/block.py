@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers.attend import EVERYTHING
 from headway.layers.attention import Attention, AttentionConfig
 from headway.layers.cache import LayerCache
+from headway.layers.dropout import drop
 from headway.layers.feedforward import FeedForward, FeedForwardConfig
 from headway.layers.masks import Mask
 from headway.layers.norms import BatchNorm, NormConfig
@@ -47,7 +47,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, keep: Tensor | None = None) -> Tensor:
         branch = f(x if self.post else normalise(self.norm, x, keep))
         if self.training and self.dropout:
-            branch = F.dropout(branch, self.dropout)
+            branch = drop(branch, self.dropout)
         if torch.is_grad_enabled() or self.branch.listening:
             x = x + self.branch(branch)
         else:

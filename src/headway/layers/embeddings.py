@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.layers.dropout import drop
 from headway.layers.linear import Linear, TokenTable
 from headway.layers.norms import NormConfig
 from headway.layers.positions import LearnedConfig, LearnedPositions, SinusoidalConfig, SinusoidalPositions
@@ -48,7 +48,7 @@ class Embedding(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         x = self.sum(x)
-        return F.dropout(x, self.dropout) if self.training and self.dropout else x
+        return drop(x, self.dropout) if self.training and self.dropout else x
 
 
 def position_vectors(width: int, config: LearnedConfig | SinusoidalConfig | None) -> nn.Module | None:
@@ -88,4 +88,4 @@ class PatchEmbedding(nn.Module):
         flat = cut.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (batch, patch, channel·high·wide)
         x = self.patch(self.project(flat))
         x = self.sum(torch.cat([self.first.expand(len(x), -1, -1), x], dim=1) + self.positions)
-        return F.dropout(x, self.config.dropout) if self.training and self.config.dropout else x
+        return drop(x, self.config.dropout) if self.training and self.config.dropout else x

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.tap import Tap
 
@@ -26,7 +27,7 @@ class _SquaredReLU(torch.autograd.Function):
         return positive * positive
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> Tensor:
         (positive,) = ctx.saved_tensors
         return 2 * g * positive
 
@@ -76,5 +77,5 @@ class FeedForward(nn.Module):
         else:
             hidden = activation(self.gate(x)) * self.up(x)
         if self.training and self.dropout:
-            hidden = F.dropout(hidden, self.dropout)
+            hidden = drop(hidden, self.dropout)
         return self.down(self.hidden(hidden))

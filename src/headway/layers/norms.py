@@ -44,7 +44,7 @@ class _UnitRMS(torch.autograd.Function):
         return n
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         n, scale = ctx.saved_tensors
         shared = torch.linalg.vecdot(g, n)[..., None] / n.shape[-1]
         return torch.addcmul(g, n, shared, value=-1) * scale, None

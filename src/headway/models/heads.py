@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.layers.dropout import drop
 from headway.layers.feedforward import ACTIVATIONS
 from headway.layers.linear import Linear
 from headway.models.config import (
@@ -118,4 +119,4 @@ def pool(hidden: Tensor, mask: Tensor | None, how: str) -> Tensor:
 
 
 def _drop(x: Tensor, head: ClassifyHead | TokenHead) -> Tensor:
-    return F.dropout(x, head.dropout) if head.training and head.dropout else x
+    return drop(x, head.dropout) if head.training and head.dropout else x

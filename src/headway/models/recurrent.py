@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from headway.layers.dropout import drop
 from headway.layers.embeddings import Embedding
 from headway.layers.linear import Linear
 from headway.layers.recurrent import AdditiveAttention
@@ -89,4 +90,4 @@ class RecurrentEncoderDecoder(nn.Module):
         return self.embedding(ids, positions=ids, bound=0)  # no positions: the order is in the recurrence
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout) if self.training and self.dropout else x
+        return drop(x, self.dropout) if self.training and self.dropout else x

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers import masks
 from headway.layers.attend import EVERYTHING
 from headway.layers.block import Block, normalise
 from headway.layers.cache import KeyValueCache
+from headway.layers.dropout import drop
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.positions import RelativeBias, RelativeBiasConfig, Rotary, alibi_bias
 from headway.layers.tap import Tap
@@ -68,7 +68,7 @@ class Stack(nn.Module):
             )
         x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
         dropout = self.config.final_dropout if self.training else 0.0
-        return F.dropout(x, dropout) if dropout else x
+        return drop(x, dropout) if dropout else x
 
     def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:
         size = self.config.windows[layer] if self.config.windows else None

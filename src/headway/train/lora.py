@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.checkpoints import TensorFiles, read_json, replacing, save_json
 from headway.errors import CheckpointError, ConfigError
+from headway.layers.dropout import drop
 from headway.train.optim import embedding_weights
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
@@ -43,7 +43,7 @@ class LoRALinear(nn.Module):
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        seen = F.dropout(x, self.dropout) if self.training and self.dropout else x
+        seen = drop(x, self.dropout) if self.training and self.dropout else x
         return self.base(x) + self.lora_B(self.lora_A(seen)) * (self.alpha / self.rank)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Fine-tuning MiniLM on SST-2 and TREC against the transformers Trainer: same start, data, epochs, batch and learning rate.
+"""Fine-tuning MiniLM on SST-2 and TREC against the transformers Trainer: same start, epochs, batch and learning rate.
 
     python -m benchmarks.finetune DATA-FOLDER
 
@@ -65,7 +65,10 @@ def reference(folder: Path, spec: dict[str, Any]) -> tuple[float, float]:
 
     def dataset(part: list[Any]) -> list[dict[str, Any]]:
         texts = tokenizer([row.fields["text"] for row in part])["input_ids"]
-        return [{"input_ids": ids, "labels": labels.index(row.fields["label"])} for ids, row in zip(texts, part, strict=True)]
+        return [
+            {"input_ids": ids, "labels": labels.index(row.fields["label"])}
+            for ids, row in zip(texts, part, strict=True)
+        ]
 
     torch.manual_seed(0)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(minilm(), num_labels=len(labels))

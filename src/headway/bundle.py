@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
+from headway.data.ledger import Ledger
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
@@ -93,16 +95,24 @@ class Bundle:
         return torch.arange(ids.shape[1], device=ids.device)[None]
 
     @torch.no_grad()
-    def embed(self, texts: Sequence[str], *, batch_size: int = 32) -> Tensor:
+    def embed(self, texts: Sequence[str], *, batch_size: int = 32, overflow: str = "error") -> Tensor:
         """One vector a text (text, width), pooled as the model's own sentence-transformers files say, else by the mean.
-        Texts are sorted by length, so that a batch holds little padding; the order of the answer is the texts'."""
+        Texts are sorted by length, so that a batch holds little padding; the order of the answer is the texts'. A text
+        over the model's limit is an error, or with `overflow="truncate"` cut and counted in a warning."""
         if not isinstance(self.model, Encoder):
             raise InputError(f"embed needs an encoder; {self.family} is a {type(self.model).__name__}")
         if self.tokenizer is None:
             raise InputError("embed needs a tokenizer, and this model has none")
         settings = sentence_settings(self.folder)
-        ids = [self.tokenizer.encode(text) for text in texts]
-        self._check_lengths(ids, settings.limit)
+        ids = self.tokenizer.encode_batch(texts)
+        if settings.limit is not None:
+            ledger = Ledger(overflow, InputError)
+            ids = [
+                ledger.fit(row, settings.limit, part="text", where=f"text {number}", last=row[-1])
+                for number, row in enumerate(ids)
+            ]
+            for line in ledger.lines():
+                warnings.warn(line, stacklevel=2)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         out: list[Tensor | None] = [None] * len(ids)
         for start in range(0, len(order), batch_size):
@@ -115,15 +125,6 @@ class Bundle:
             for row, vector in zip(rows, vectors, strict=True):
                 out[row] = vector
         return torch.stack([vector for vector in out if vector is not None]) if out else torch.empty(0, 0)
-
-    def _check_lengths(self, ids: Sequence[Sequence[int]], limit: int | None) -> None:
-        longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
-        if limit is not None and ids and len(ids[longest]) > limit:
-            over = sum(len(row) > limit for row in ids)
-            raise InputError(
-                f"{over} of {len(ids)} texts are longer than the model's {limit} tokens "
-                f"(text {longest} has {len(ids[longest])}): shorten or split them"
-            )
 
     def save(self, folder: str | Path) -> Path:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files. A model that its

@@ -16,11 +16,11 @@ from support.parity import CHECKS, LIMIT, make_pair
 HEAD = f"""# Parity with the reference library
 
 Written by `make parity`. Each row is a tiny random model made by `transformers` {transformers.__version__}, opened by
-Headway, and compared in fp32; the limit is {LIMIT:g}. The numbers are largest absolute differences: of the logits, of the
-hidden states layer by layer, with left and right padding, of a padded batch against each row alone, of cached steps (one
-by one and in chunks) against one pass, of every parameter's gradient in train mode (relative to the largest), and of the
-reference's logits after theirs → ours → theirs, whose files are byte-equal. In the last column a norm was taken out of
-our model on purpose, and the check named the first layer that differs.
+Headway, and compared in fp32; the limit is {LIMIT:g}. The numbers are largest absolute differences: of the logits, of
+the hidden states layer by layer, with left and right padding, of a padded batch against each row alone, of cached steps
+(one by one and in chunks) against one pass, of every parameter's gradient in train mode (relative to the largest), and
+of the reference's logits after theirs → ours → theirs, whose files are byte-equal. In the last column a norm was taken
+out of our model on purpose, and the check named the first layer that differs.
 """
 
 

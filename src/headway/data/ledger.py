@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.errors import DataError
+from headway.errors import DataError, HeadwayError
 
 
 @dataclass
@@ -13,6 +13,7 @@ class Ledger:
     """`policy` "error" refuses what does not fit; "truncate" cuts it and keeps count, part by part."""
 
     policy: str = "truncate"
+    error: type[HeadwayError] = DataError
     seen: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
     limit: dict[str, int] = field(default_factory=dict)
@@ -24,7 +25,7 @@ class Ledger:
         if len(ids) <= limit:
             return ids
         if self.policy == "error":
-            raise DataError(
+            raise self.error(
                 f"{where}: {part} has {len(ids)} tokens, the model takes {limit}; "
                 "shorten it, raise the limit, or set overflow=truncate"
             )

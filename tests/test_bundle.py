@@ -1,0 +1,84 @@
+"""What is loaded, called and saved: types, shards, limits, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway
+from headway.bundle import Bundle
+from headway.checkpoints import TensorFiles, save_tensors
+from headway.errors import CheckpointError, ConfigError, InputError
+from headway.models.build import build
+from headway.models.recipes import Size, decoder, encoder
+from headway.preprocess.text import Tokenizer
+
+SIZE = Size(width=32, layers=2, heads=2)
+TEXTS = ["one short text", "and a second one, rather longer than the first", "three"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tokenizer = Tokenizer.train(TEXTS, kind="wordpiece", size=80)
+    config = encoder(SIZE, "modern", vocab=len(tokenizer))
+    return Bundle(build(config), "headway", config, tokenizer).save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_loaded_in_the_type_that_is_asked_for(folder: Path, name: str) -> None:
+    bundle = headway.load(folder, dtype=name)
+    assert {p.dtype for p in bundle.model.parameters()} == {getattr(torch, name)}
+    plain = headway.load(folder)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    difference = (bundle.logits(input_ids=ids).float() - plain.logits(input_ids=ids)).abs().max()
+    assert difference == 0 if name == "float32" else difference < 0.1
+    again = headway.load(bundle.save(folder.parent / name))
+    assert {p.dtype for p in again.model.parameters()} == {getattr(torch, name)}
+
+
+def test_an_unknown_type_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="float8"):
+        headway.load(folder, dtype="float8")
+
+
+def test_shards_load_like_one_file(folder: Path) -> None:
+    whole = headway.load(folder)
+    tensors = dict(TensorFiles(folder).items())
+    (folder / "model.safetensors").unlink()
+    save_tensors(folder, tensors, shard_bytes=20_000)
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    sharded = headway.load(folder)
+    for (name, a), (_, b) in zip(whole.model.named_parameters(), sharded.model.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_a_missing_or_extra_tensor_is_named(folder: Path) -> None:
+    tensors = dict(TensorFiles(folder).items())
+    gone = "stack.blocks.1.attention.query.weight"
+    save_tensors(folder, {name: tensor for name, tensor in tensors.items() if name != gone})
+    with pytest.raises(CheckpointError, match=r"has no stack\.blocks\.1\.attention\.query\.weight"):
+        headway.load(folder)
+    save_tensors(folder, {**tensors, "surprise": torch.zeros(3)})
+    with pytest.raises(CheckpointError, match="has surprise, which nothing in the model uses"):
+        headway.load(folder)
+    save_tensors(folder, {**tensors, gone: torch.zeros(3, 3)})
+    with pytest.raises(CheckpointError, match="shape"):
+        headway.load(folder)
+
+
+def test_embedding_keeps_the_order_and_is_the_same_alone(folder: Path) -> None:
+    bundle = headway.load(folder)
+    together = bundle.embed(TEXTS, batch_size=2)
+    for text, vector in zip(TEXTS, together, strict=True):
+        torch.testing.assert_close(bundle.embed([text])[0], vector, atol=1e-5, rtol=1e-5)
+
+
+def test_what_a_model_cannot_do_is_said(tmp_path: Path) -> None:
+    config = decoder(SIZE, "modern", vocab=50, context=16)
+    bundle = Bundle(build(config), "headway", config)
+    with pytest.raises(InputError, match="encoder"):
+        bundle.embed(["a"])
+    with pytest.raises(InputError, match="not trained for a task"):
+        bundle("a")
+    with pytest.raises(InputError, match="input_ids"):
+        bundle.logits()

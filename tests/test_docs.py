@@ -1,0 +1,54 @@
+"""Every command and Python block that the README and the pages show is run, in order, in one folder."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = ["README.md", "docs/train.md"]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+PLACEHOLDER = re.compile(r"\[|…|\b(TASK|MODEL|DATA|INPUT|DIR|FOLDER)\b")
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    return [(kind, text) for kind, text in FENCE.findall((REPOSITORY / page).read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
+    rows = [
+        f"a {'lovely' if i % 3 else 'dreadful'} film, seen {i} times\t{'good' if i % 3 else 'bad'}" for i in range(240)
+    ]
+    (tmp_path / "reviews.tsv").write_text("\n".join(rows) + "\n")
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = 0
+    for kind, text in blocks(page):
+        if kind == "python":
+            commands = [[sys.executable, "-c", text]]
+        else:
+            lines = [line for line in text.splitlines() if line.startswith("headway ") and not PLACEHOLDER.search(line)]
+            commands = [[sys.executable, "-m", *shlex.split(line)] for line in lines]
+        for command in commands:
+            done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, f"{page}: {command[2:]}\n{done.stdout}\n{done.stderr}"
+            ran += 1
+    assert ran >= 2, f"{page}: nothing was run"
+
+
+def test_the_pages_link_to_files_that_exist() -> None:
+    for page in [*PAGES, "CONTRIBUTING.md", "docs/results.md", "docs/seeds.md", "docs/add-a-family.md"]:
+        path = REPOSITORY / page
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{page} links to {target}, which is not there"
+
+
+def test_every_figure_in_the_results_names_its_command() -> None:
+    text = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        if re.search(r"\d", section) and "|" in section:
+            assert "```" in section or "`" in section, f"no command in: {section.splitlines()[0]}"

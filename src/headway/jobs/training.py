@@ -26,6 +26,7 @@ from headway.jobs.plan import PLAN, Paths, Plan, make_plan, open_data, saved_pla
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
+from headway.tasks.default import default_task
 from headway.tasks.source import ExampleSource, StreamSource, prepare
 from headway.tasks.task import Task
 from headway.train.loop import FitResult, fit
@@ -222,6 +223,9 @@ def peak_memory() -> int:
 
 
 def task_of(bundle: Bundle) -> Task:
+    """What the model was trained for; for one from elsewhere, what its shape and head are made for."""
     if bundle.task is None:
-        raise ConfigError(f"{bundle.folder}: this model was not trained for a task here, so there is no task to do")
+        bundle.task = default_task(bundle.config, bundle.tokenizer, labels=bundle.labels)
+    if bundle.task is None:
+        raise ConfigError(f"{bundle.folder}: no task fits this {bundle.family} model; train it for one with --start")
     return bundle.task

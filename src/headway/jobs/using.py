@@ -41,25 +41,10 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
     """(input, answer) pairs, in order; inputs are answered in batches."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
-    ready = [_structured(task.input_fields, given) for given in inputs]
+    ready = [task.parse(given) if isinstance(given, str) else given for given in inputs]
     for start in range(0, len(ready), CHUNK):
         part = ready[start : start + CHUNK]
         yield from zip(part, task.answer(bundle.model, part, **options), strict=True)
-
-
-def _structured(fields: Sequence[str], given: Any) -> Any:
-    """Tasks with several inputs take a JSON object."""
-    if len(fields) == 1 or not isinstance(given, str):
-        return given
-    try:
-        value = json.loads(given)
-    except json.JSONDecodeError as error:
-        wanted = json.dumps(dict.fromkeys(fields, "…"), ensure_ascii=False)
-        raise InputError(f"this task takes a JSON object such as {wanted}, not {given[:60]!r}") from error
-    missing = [name for name in fields if name not in value]
-    if missing:
-        raise InputError(f"the input has no {missing[0]!r}: {given[:60]!r}")
-    return value
 
 
 def input_lines(path: Path) -> list[str]:

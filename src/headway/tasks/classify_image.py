@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -74,6 +75,9 @@ class ClassifyImage(Labelled):
         return with_head(model, ClassifyHeadConfig(len(self.labels)))
 
     # --- learning
+
+    def parse(self, text: str) -> Any:
+        return Path(text)
 
     def read(self, value: Any, *, where: str) -> Example:
         return {"pixels": self._pixels(value, where=where).reshape(-1)}

@@ -97,6 +97,10 @@ class Embed(Task):
             found.append(vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}))
         return torch.cat(found)[torch.as_tensor(np.argsort(order), device=device)]
 
+    def parse(self, text: str) -> Any:
+        """A text, or {"a": …, "b": …} for the likeness of two."""
+        return super().parse(text) if text.lstrip().startswith("{") else text
+
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """A text gives its vector, a pair of texts its cosine."""
         given = [_texts(value, number) for number, value in enumerate(inputs, 1)]

@@ -37,6 +37,7 @@ class Generate(Task):
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096
     context: int = 256
+    wrapped: bool = False  # prompts begin as the tokenizer begins a text (with <s>); text trained on here does not
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Generate(Task):
         return [self.tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
 
     def prompt(self, text: str) -> list[int]:
-        ids = self.tokenizer.encode(text, special=False)
+        ids = self.tokenizer.encode(text, special=self.wrapped)
         bos = self.tokenizer.bos_id
         return ids or [bos if bos is not None else 0]
 

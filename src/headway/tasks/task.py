@@ -7,6 +7,7 @@ other than the tokenizer are its options. One file a task.
 from __future__ import annotations
 
 import dataclasses
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch, Loss
 from headway.data.ledger import Ledger
 from headway.data.read import Row
-from headway.errors import ConfigError
+from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
@@ -103,6 +104,20 @@ class Task(ABC):
         if len(self.input_fields) == 1:
             return row.fields[self.input_fields[0]]
         return {name: row.fields[name] for name in self.input_fields}
+
+    def parse(self, text: str) -> Any:
+        """An input as it is typed: a text, or a JSON object where a task takes several."""
+        if len(self.input_fields) == 1:
+            return text
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            wanted = json.dumps(dict.fromkeys(self.input_fields, "…"), ensure_ascii=False)
+            raise InputError(f"{self.name} takes a JSON object such as {wanted}, not {text[:60]!r}") from error
+        missing = [name for name in self.input_fields if not isinstance(value, dict) or name not in value]
+        if missing:
+            raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
+        return value
 
     @abstractmethod
     def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]: ...

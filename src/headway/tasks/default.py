@@ -1,0 +1,44 @@
+"""Room: tasks. What a model that was not trained here can be asked, told by its shape and head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.models.config import (
+    ClassifyHeadConfig,
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    LanguageHeadConfig,
+    ModelConfig,
+    PoolerConfig,
+)
+from headway.preprocess.text import Tokenizer
+from headway.tasks.classify import Classify
+from headway.tasks.embed import Embed
+from headway.tasks.fill import Fill
+from headway.tasks.generate import Generate
+from headway.tasks.task import Task
+from headway.tasks.translate import Translate
+
+CONTEXT = 1024  # tokens, for models that set no limit of their own
+
+
+def default_task(config: ModelConfig, tokenizer: Tokenizer | None, *, labels: Sequence[str]) -> Task | None:
+    if tokenizer is None:
+        return None
+    match config:
+        case DecoderConfig(head=LanguageHeadConfig()):
+            return Generate(tokenizer, context=config.context or CONTEXT, wrapped=True)
+        case EncoderDecoderConfig():
+            limit = (config.decoder.context or CONTEXT) - 1
+            return Translate(tokenizer, start_id=config.start_id, source_limit=limit, target_limit=min(limit, 256))
+        case EncoderConfig(head=LanguageHeadConfig()):
+            return Fill(tokenizer, next_sentence=False)
+        case EncoderConfig(head=PoolerConfig(language=LanguageHeadConfig())):
+            return Fill(tokenizer, next_sentence=True)
+        case EncoderConfig(head=ClassifyHeadConfig()) | DecoderConfig(head=ClassifyHeadConfig()) if labels:
+            return Classify(tokenizer, labels=list(labels))
+        case EncoderConfig(head=None) | EncoderConfig(head=PoolerConfig(language=None, next_sentence=False)):
+            return Embed(tokenizer)
+    return None

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.parity import listen
 
 import headway
 from headway.checkpoints.json_tensors import read_json_tensors
@@ -55,8 +54,9 @@ FIRST_BLOCK = {  # our tap → the published name
 def test_gpt_nano_sort_has_every_published_activation(nano: tuple[headway.Bundle, dict[str, torch.Tensor]]) -> None:
     bundle, published = nano
     ids = published["idx"].long()
-    with listen(bundle.model, list(FIRST_BLOCK)) as heard:
+    with headway.inspect.record(bundle.model, list(FIRST_BLOCK)) as seen:
         logits = bundle.logits(input_ids=ids)
+    heard = {name: values[-1] for name, values in seen.items()}
     for tap, name in FIRST_BLOCK.items():
         torch.testing.assert_close(heard[tap], published[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
     torch.testing.assert_close(logits, published["lm_head"], atol=2e-5, rtol=1e-5)

@@ -7,8 +7,7 @@ the first tap that differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from headway.bundle import Bundle, rules_of
 from headway.checkpoints import TensorFiles
 from headway.checkpoints.rules import to_theirs
 from headway.families import find
-from headway.layers.tap import Tap
+from headway.inspect import record
 from headway.models.build import tensor_names
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
@@ -132,22 +131,6 @@ def reference_rows(pair: Pair, inputs: dict[str, Tensor]) -> Tensor:
 # ---------------------------------------------------------------------------------------- layer by layer
 
 
-@contextmanager
-def listen(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
-    heard: dict[str, Tensor] = {}
-    taps = dict(model.named_modules())
-    hooks = []
-    for name in names:
-        tap = taps[name]
-        assert isinstance(tap, Tap), name
-        hooks.append(tap.register_forward_hook(lambda _m, _i, out, name=name: heard.__setitem__(name, out)))
-    try:
-        yield heard
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
 def stream_taps(model: nn.Module, prefix: str = "", *, raw_last: bool = False) -> list[str]:
     """One tap per entry of the reference's hidden states: the embedding, then each block; the last is after the norm,
     unless told otherwise."""
@@ -166,7 +149,7 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
         names = stream_taps(model.encoder, "encoder.") + stream_taps(model.decoder, "decoder.")
     else:
         names = stream_taps(model, raw_last=pair.case.raw_last)
-    with torch.no_grad(), listen(model, names) as heard:
+    with torch.no_grad(), record(model, names) as heard:
         pair.ours.logits(**inputs)
         reference = pair.reference(**inputs, output_hidden_states=True)
     if isinstance(model, EncoderDecoder):
@@ -176,7 +159,7 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
     assert len(theirs) == len(names), (len(theirs), names)
     worst, first = 0.0, None
     for name, expected in zip(names, theirs, strict=True):
-        difference = (heard[name] - expected).abs().max().item()
+        difference = (heard[name][-1] - expected).abs().max().item()
         worst = max(worst, difference)
         if difference > limit and first is None:
             first = name

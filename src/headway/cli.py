@@ -47,6 +47,14 @@ def columns(text: str | None, label: str | None, source: str | None, target: str
     return {name: value for name, value in given.items() if value}
 
 
+def note_unfinished(model: str) -> None:
+    from headway import jobs
+
+    if jobs.unfinished(model):
+        typer.echo(f"note: the run in {model} has not come to its end, so this is the model it began with; "
+                   f"go on with it by --resume --out {model}", err=True)  # fmt: skip
+
+
 @app.command()
 def train(
     task: TaskName,
@@ -117,6 +125,8 @@ def train(
         say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; go on with:")
         say(f"  headway train {plan.task} --resume --out {folder}")
         raise typer.Exit(trained.result.exit_code)
+    if not trained.scores:
+        return  # another process speaks for the run
     for line in jobs.score_lines(trained.scores):
         say(line)
     say(f"saved in {folder}; use it with:  headway run {folder} INPUT")
@@ -172,6 +182,7 @@ def evaluate(
     """Score MODEL on DATA with the field's own metrics."""
     from headway import jobs
 
+    note_unfinished(model)
     scores = jobs.evaluate(
         model,
         data,
@@ -208,6 +219,7 @@ def run(
     """Use MODEL on inputs."""
     from headway import jobs
 
+    note_unfinished(model)
     options: dict[str, Any] = {
         "beams": beams,
         "n": n,

@@ -143,11 +143,11 @@ def _pieces(files: Sequence[Path]) -> Iterator[Row]:
                 end = pending.find("\n", PIECE) + 1
                 if not end:
                     break
-                yield Row({"text": pending[:end]}, f"{path.name}:{line}")
+                yield Row({"text": pending[:end], "running": True}, f"{path.name}:{line}")
                 line += pending.count("\n", 0, end)
                 pending = pending[end:]
         if pending:
-            yield Row({"text": pending}, f"{path.name}:{line}")
+            yield Row({"text": pending, "running": True}, f"{path.name}:{line}")
 
 
 def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
@@ -158,7 +158,7 @@ def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
         cut = text[max(0, start - at) : max(0, end - at)]
         at += len(text)
         if cut:
-            yield Row({"text": cut}, row.where)
+            yield Row({**row.fields, "text": cut}, row.where)
 
 
 def _as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:

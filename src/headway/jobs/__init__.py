@@ -1,7 +1,7 @@
 """Room: jobs. What a person asks for, joined from the rooms; the command line and Python call the same functions."""
 
 from headway.jobs.plan import Plan, make_plan, open_data, saved_plan
-from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train
+from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
 from headway.jobs.using import evaluate, input_lines, run, score_lines, shown
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "show_plan",
     "shown",
     "train",
+    "unfinished",
 ]

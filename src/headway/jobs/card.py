@@ -27,6 +27,7 @@ def write_card(
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())
     cut = bundle.task.ledger.lines() if bundle.task is not None else []
+    signature = bundle.task.signature() if bundle.task is not None else ""
     lines = [
         "---",
         "library_name: headway",
@@ -47,6 +48,7 @@ def write_card(
         "| score | value |",
         "|---|---|",
         *[f"| {name} | {value:.4f} |" for name, value in scores.items()],
+        *(["", f"Signature: `{signature}`"] if signature else []),
         "",
         "## Use",
         "```",

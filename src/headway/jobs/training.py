@@ -33,8 +33,12 @@ from headway.train.loop import FitResult, fit
 from headway.train.lora import add_lora, freeze, merge_lora
 from headway.train.progress import ProgressLine
 from headway.train.settings import Settings
+from headway.train.world import join, pick_device
 
+SCORES = "scores.json"  # in a run's training/, once it has come to its end
 EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
+
+TIMED = 32  # examples of the batch whose gradients are timed
 
 Say = Callable[[str], None]
 
@@ -45,7 +49,6 @@ class Trained:
     result: FitResult
     scores: dict[str, float]
     folder: Path
-    report: Report
 
 
 def begin(plan: Plan, data: DataSet) -> Bundle:
@@ -86,11 +89,11 @@ def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, examples: int) -> dic
     sample: list[Any] = []
     for row in data.train():
         sample += task.examples(row)
-        if len(sample) >= 8:
+        if len(sample) >= TIMED:
             break
     if not sample:
         return out
-    sample = task.sample(sample)
+    sample = task.sample(sample[:TIMED])
     batch = task.collate(sample, seeds=[(0, 0, i) for i in range(len(sample))], where=[""] * len(sample))
     seconds = []
     was = model.training
@@ -132,29 +135,25 @@ def resume(folder: str | Path, *, callbacks: Iterable[Any] = (), say: Say | None
 def run_plan(
     plan: Plan, folder: Path, *, callbacks: Iterable[Any] = (), say: Say | None = None, resume: bool = False
 ) -> Trained:
-    say = say or (lambda text: None)
+    """Trains by `plan` in `folder`. The first process lays the run out on disk; then every process, and every resumed
+    run, begins by opening it there, so that all of them begin alike."""
     settings, data = plan.settings(), open_data(plan)
-    torch.manual_seed(settings.seed)
-    if resume:
-        bundle = load(folder)
-        bundle.foreign.pop("id2label", None)
-    else:
-        if (folder / "training" / PLAN).exists():
-            raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
-        bundle = begin(plan, data)
+    world = join(pick_device(settings.device))
+    if say is None or not world.main:
+        say = _silent
+    if not resume:
+        world.first(lambda: lay_out(plan, folder, data))
+    bundle = load(folder)
     task = task_of(bundle)
-    report = check(plan, data=data, bundle=bundle)
-    for line in [f"{plan.task}, recipe {plan.recipe}", *report.lines()]:
-        say(line)
+    report = world.first(lambda: announce(plan, data, bundle, say))
     source = make_source(task, data, folder, settings=settings)
     for line in task.ledger.lines():
         say(f"cut          {line}")
-    if not resume:
-        bundle.save(folder)
-        save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
     held = first(data.valid, EVALUATED)
     if not held:
         raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
+    for parameter in bundle.model.parameters():
+        parameter.data = parameter.data.contiguous()
     if plan.lora:
         add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, also_train=["head*"])
     if plan.freeze:
@@ -171,17 +170,45 @@ def run_plan(
         callbacks=callbacks,
         resume=resume,
     )
-    if result.exit_code:
-        return Trained(bundle, result, {}, folder, report)
     if plan.lora:
         merge_lora(bundle.model)
-    scores = task.evaluate(bundle.model, data.valid())
+    scores: dict[str, float] = {}
+    if result.exit_code == 0 and report is not None:
+        scores = task.evaluate(bundle.model, data.valid())
+        bundle.save(folder)
+        save_json(folder / "training" / SCORES, scores)
+        write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data)
+        memory = peak_memory() / 2**30
+        say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
+    return Trained(bundle, result, scores, folder)
+
+
+def lay_out(plan: Plan, folder: Path, data: DataSet) -> None:
+    """The run before its first step, on disk: model, tokenizer, task, plan and prepared examples."""
+    if (folder / "training" / PLAN).exists():
+        raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
+    torch.manual_seed(plan.settings().seed)
+    bundle = begin(plan, data)
+    make_source(task_of(bundle), data, folder, settings=plan.settings())
     bundle.save(folder)
-    save_json(folder / "training" / "scores.json", scores)
-    write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data)
-    memory = peak_memory() / 2**30
-    say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
-    return Trained(bundle, result, scores, folder, report)
+    save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
+
+
+def announce(plan: Plan, data: DataSet, bundle: Bundle, say: Say) -> Report:
+    report = check(plan, data=data, bundle=bundle)
+    for line in [f"{plan.task}, recipe {plan.recipe}", *report.lines()]:
+        say(line)
+    return report
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+def unfinished(folder: str | Path) -> bool:
+    """Whether this is a run that has not come to its end, so that its model is the one it began with."""
+    training = Path(folder) / "training"
+    return (training / PLAN).exists() and not (training / SCORES).exists()
 
 
 def make_source(task: Task, data: DataSet, folder: Path, *, settings: Settings) -> ExampleSource | StreamSource:

@@ -49,10 +49,15 @@ class LayerCache:
         self._keys, self._values = new_keys, new_values
 
     def select(self, rows: Tensor) -> None:
-        """Keeps and reorders batch rows (beams that live on, sequences that are not finished)."""
+        """Keeps and reorders batch rows (beams that live on, sequences that are not finished). Only what is written is
+        copied; the room ahead stays empty."""
         if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
+            self._keys, self._values = self._chosen(self._keys, rows), self._chosen(self._values, rows)
+
+    def _chosen(self, buffer: Tensor, rows: Tensor) -> Tensor:
+        out = buffer.new_empty(len(rows), *buffer.shape[1:])
+        out[:, :, : self.length] = buffer[:, :, : self.length].index_select(0, rows)
+        return out
 
     def truncate(self, length: int) -> None:
         self.length = min(self.length, length)
@@ -68,6 +73,7 @@ class KeyValueCache:
         self.mask: Tensor | None = None  # (batch, length), False = padding; None = no padding so far
         self.memory: Tensor | None = None  # the encoder's output (batch, source, width)
         self.memory_mask: Tensor | None = None  # (batch, source)
+        self._reads: Tensor | None = None  # which of the first rows' sources each row reads
 
     @property
     def length(self) -> int:
@@ -83,12 +89,22 @@ class KeyValueCache:
         return self.mask
 
     def select(self, rows: Tensor) -> None:
-        for layer in (*self.layers, *self.cross):
+        """Keeps and reorders batch rows. Beams that change places within one request read the same source, so what was
+        worked out from it stays where it is."""
+        for layer in self.layers:
             layer.select(rows)
-        for name in ("mask", "memory", "memory_mask"):
-            value = getattr(self, name)
-            if value is not None:
-                setattr(self, name, value.index_select(0, rows))
+        if self.mask is not None:
+            self.mask = self.mask.index_select(0, rows)
+        reads = rows if self._reads is None else self._reads.index_select(0, rows)
+        if self._reads is not None and torch.equal(reads, self._reads):
+            return
+        self._reads = reads
+        for layer in self.cross:
+            layer.select(rows)
+        if self.memory is not None:
+            self.memory = self.memory.index_select(0, rows)
+        if self.memory_mask is not None:
+            self.memory_mask = self.memory_mask.index_select(0, rows)
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""

@@ -63,8 +63,12 @@ class Generate(Task):
 
     def examples(self, row: Row) -> list[Example]:
         """Pieces of running text follow each other; a row of a table is a document of its own and ends with </s>."""
-        ids = self.tokenizer.encode(row.fields["text"], special=False)
+        ids = self.ids_of(row)
         return [{"ids": ids_array(ids)}] if ids else []
+
+    def ids_of(self, row: Row) -> list[int]:
+        ids, eos = self.tokenizer.encode(row.fields["text"], special=False), self.tokenizer.eos_id
+        return ids if row.fields.get("running") or eos is None or not ids else [*ids, eos]
 
     def sample(self, examples: list[Example]) -> list[Example]:
         ids = np.concatenate([example["ids"] for example in examples])
@@ -99,7 +103,7 @@ class Generate(Task):
         ids: list[int] = []
         size = 0
         for row in rows:
-            ids += self.tokenizer.encode(row.fields["text"], special=False)
+            ids += self.ids_of(row)
             size += len(row.fields["text"].encode())
         total, count = self.text_loss(model, ids)
         loss = total / max(count, 1)

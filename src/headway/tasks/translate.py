@@ -152,6 +152,9 @@ class Translate(Task):
             **self.text_scores(found, rows),
         }
 
+    def signature(self) -> str:
+        return scores.translation_signature()
+
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])
 

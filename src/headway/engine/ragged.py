@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from headway.data.stream import pack
 from headway.models.encoder import Encoder
 
 BUDGET = 512  # tokens a row
@@ -27,9 +28,10 @@ def encode_ragged(
     """The hidden states of each text, (length, width), as `encode` would give them one by one."""
     device = next(model.parameters()).device
     out: list[Tensor | None] = [None] * len(rows)
-    for group in _groups([len(row) for row in rows], budget):
+    sizes = [len(row) for row in rows]
+    for group in pack(sizes, max([budget, *sizes])):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
-        lengths = [len(rows[i]) for i in group]
+        lengths = [sizes[i] for i in group]
         counts = torch.tensor(lengths, device=device)
         owner = torch.repeat_interleave(torch.arange(len(group), device=device), counts)[None]
         starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
@@ -40,16 +42,3 @@ def encode_ragged(
         for index, part in zip(group, hidden.split(lengths), strict=True):
             out[index] = part
     return [part for part in out if part is not None]
-
-
-def _groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Neighbours in length share a row of at most `budget` tokens (a longer text has a row of its own)."""
-    groups: list[list[int]] = []
-    used = budget + 1
-    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if used + lengths[index] > budget:
-            groups.append([])
-            used = 0
-        groups[-1].append(index)
-        used += lengths[index]
-    return groups

@@ -218,6 +218,7 @@ def run(
 ) -> None:
     """Use MODEL on inputs."""
     from headway import jobs
+    from headway.bundle import load
 
     note_unfinished(model)
     options: dict[str, Any] = {
@@ -235,7 +236,13 @@ def run(
         texts += jobs.input_lines(file)
     elif not texts:
         texts = [line.rstrip("\n") for line in sys.stdin]
-    for given, answer in jobs.run(model, texts, **{key: value for key, value in options.items() if value is not None}):
+    chosen = {key: value for key, value in options.items() if value is not None}
+    bundle = load(model)
+    if len(texts) == 1 and not as_json and not n and not beams and jobs.speaks(bundle):
+        list(jobs.run(bundle, texts, on_text=lambda text: print(text, end="", flush=True), **chosen))
+        say()
+        return
+    for given, answer in jobs.run(bundle, texts, **chosen):
         say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False) if as_json else jobs.shown(answer))
 
 

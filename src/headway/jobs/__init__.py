@@ -2,7 +2,7 @@
 
 from headway.jobs.plan import Plan, make_plan, open_data, saved_plan
 from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
-from headway.jobs.using import evaluate, input_lines, run, score_lines, shown
+from headway.jobs.using import evaluate, input_lines, run, score_lines, shown, speaks
 
 __all__ = [
     "Plan",
@@ -20,6 +20,7 @@ __all__ = [
     "score_lines",
     "show_plan",
     "shown",
+    "speaks",
     "train",
     "unfinished",
 ]

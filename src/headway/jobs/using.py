@@ -47,6 +47,11 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
         yield from zip(part, task.answer(bundle.model, part, **options), strict=True)
 
 
+def speaks(bundle: Bundle) -> bool:
+    """Whether an answer can be heard while it is written."""
+    return task_of(bundle).speaks
+
+
 def input_lines(path: Path) -> list[str]:
     if not path.exists():
         raise InputError(f"{path}: no such file")

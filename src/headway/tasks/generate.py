@@ -15,7 +15,7 @@ from torch import nn
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
 from headway.errors import ConfigError
-from headway.generate import GenerationSettings
+from headway.generate import GenerationSettings, Token
 from headway.generate import generate as search
 from headway.models import recipes
 from headway.models.config import LanguageHeadConfig, ModelConfig
@@ -33,6 +33,7 @@ class Generate(Task):
     higher_is_better: ClassVar[bool] = False
     running: ClassVar[bool] = True
     stream: ClassVar[bool] = True
+    speaks: ClassVar[bool] = True
 
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096
@@ -84,13 +85,23 @@ class Generate(Task):
         return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The continuation of each text (a list of them when `n` are asked for). `on_text` hears the first as it is
+        written. Unless told how much to write, as much as still fits, up to 100 tokens."""
         assert isinstance(model, Decoder)
+        on_text = options.pop("on_text", None)
         prompts = [self.prompt(text) for text in inputs]
-        defaults: dict[str, Any] = {"max_new_tokens": 100, "temperature": 0.8, "top_p": 0.95}
-        eos = [] if self.tokenizer.eos_id is None else [self.tokenizer.eos_id]
-        settings = GenerationSettings(**{**defaults, "eos_ids": tuple(eos), **options})
-        found = search(model, prompts, settings)
-        return [self.tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+        room = self.context - max((len(prompt) for prompt in prompts), default=0)
+        eos = () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,)
+        defaults = {"max_new_tokens": max(1, min(100, room)), "temperature": 0.8, "top_p": 0.95, "eos_ids": eos}
+        settings = GenerationSettings(**{**defaults, **options})
+
+        def hear(token: Token) -> None:
+            if token.request == 0 and token.sample == 0:
+                on_text(token.text)
+
+        found = search(model, prompts, settings, tokenizer=self.tokenizer, on_token=hear if on_text else None)
+        texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in found]
+        return texts if settings.n > 1 else [each[0] for each in texts]
 
     def prompt(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, special=self.wrapped)

@@ -39,6 +39,7 @@ class Task(ABC):
     stacks: ClassVar[int] = 1  # 2: encoder and decoder
     running: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
     stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
+    speaks: ClassVar[bool] = False  # `answer` takes `on_text`, which hears the answer as it is written
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
     reads_text: ClassVar[bool] = True  # False: there is no tokenizer

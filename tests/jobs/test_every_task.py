@@ -65,3 +65,13 @@ def test_lora_starts_from_a_model_and_ends_as_a_plain_one(tmp_path: Path) -> Non
     assert headway.load(second.folder)("cancel it")["label"] in second.bundle.task.labels  # type: ignore[union-attr]
     names = {name for name, _ in headway.load(second.folder).model.named_modules()}
     assert not any("lora" in name for name in names)
+
+
+def test_what_was_cut_is_said_and_stands_in_the_card(tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = {**SMALL, "task.vocab": 300, "source_limit": 4}
+    jobs.train("translate", out=tmp_path / "run", steps=1, settings=settings, say=said.append)
+    line = next(line for line in said if line.startswith("cut "))
+    assert "source" in line and "cut to 4 tokens" in line and "builtin/translate/train:" in line
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "Cut to fit:" in card and line.removeprefix("cut").strip() in card

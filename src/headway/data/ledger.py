@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,12 @@ class Ledger:
             f"({count / self.seen[part]:.1%}); the longest had {self.worst[part][0]} ({self.worst[part][1]})"
             for part, count in self.cut.items()
         ]
+
+    def recall(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes up what `to_dict` kept."""
+        for part, found in kept.items():
+            self.seen[part], self.cut[part], self.limit[part] = found["of"], found["cut"], found["limit"]
+            self.worst[part] = (found["longest"], found["where"])
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -65,9 +66,10 @@ class StreamSource:
 
 
 def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Any = None) -> Store:
-    """The rows as examples on disk: written once, mapped into memory ever after."""
-    found = Store.open(folder, key)
-    if found is not None:
+    """The rows as examples on disk, with the ledger of what was cut: written once, mapped into memory ever after."""
+    found, ledger = Store.open(folder, key), folder.with_name(f"{folder.name}-cut.json")
+    if found is not None and ledger.exists():
+        task.ledger.recall(json.loads(ledger.read_text(encoding="utf-8")))
         return found
 
     def examples() -> Iterator[dict[str, Any]]:
@@ -76,7 +78,9 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
                 yield {**example, "where": row.where}
 
     try:
-        return Store.build(folder, examples(), key=key, progress=progress)
+        store = Store.build(folder, examples(), key=key, progress=progress)
+        ledger.write_text(json.dumps(task.ledger.to_dict()), encoding="utf-8")
+        return store
     except DataError as error:
         if "no examples" in str(error):
             raise DataError("the data has no examples to train on") from error

@@ -24,9 +24,9 @@ def write_card(
     scores: dict[str, float],
     report: Report,
     data: DataSet,
+    cut: list[str],
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())
-    cut = bundle.task.ledger.lines() if bundle.task is not None else []
     signature = bundle.task.signature() if bundle.task is not None else ""
     lines = [
         "---",

@@ -147,7 +147,8 @@ def run_plan(
     task = task_of(bundle)
     report = world.first(lambda: announce(plan, data, bundle, say))
     source = make_source(task, data, folder, settings=settings)
-    for line in task.ledger.lines():
+    cut = task.ledger.lines()
+    for line in cut:
         say(f"cut          {line}")
     held = first(data.valid, EVALUATED)
     if not held:
@@ -177,7 +178,7 @@ def run_plan(
         scores = task.evaluate(bundle.model, data.valid())
         bundle.save(folder)
         save_json(folder / "training" / SCORES, scores)
-        write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data)
+        write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut)
         memory = peak_memory() / 2**30
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
     return Trained(bundle, result, scores, folder)

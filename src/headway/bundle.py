@@ -154,7 +154,10 @@ class Bundle:
         return self.task.answer(self.model, [inputs], **options)[0]
 
     def config_json(self, kind: Family) -> dict[str, Any]:
-        labels = getattr(self.task, "labels", None) or []
+        count = getattr(getattr(self.config, "head", None), "labels", 0)
+        labels = getattr(self.task, "labels", None) or self.labels
+        if len(labels) != count:
+            labels = [f"LABEL_{i}" for i in range(count)]
         named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
         return {
             **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),

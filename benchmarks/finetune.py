@@ -94,7 +94,7 @@ def theirs(folder: Path, spec: dict[str, Any]) -> tuple[float, float]:
                 num_train_epochs=spec["epochs"],
                 learning_rate=LR,
                 lr_scheduler_type="linear",
-                warmup_ratio=0.06,
+                warmup_steps=0.06,  # below one: a share of the steps
                 weight_decay=0.01,
                 use_cpu=True,
                 save_strategy="no",

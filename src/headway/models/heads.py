@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,12 +21,12 @@ from headway.models.config import (
 from headway.models.outputs import Output
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     is_head = True  # optimisers treat what lies below as an output layer
 
+    @abstractmethod
     def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
         """`table` is the token embedding's weight, for tied vocabularies; `mask` is (batch, length)."""
-        raise NotImplementedError
 
 
 class LanguageHead(Head):

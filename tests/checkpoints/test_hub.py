@@ -66,13 +66,19 @@ def test_a_local_folder_wins_over_a_hub_id(tmp_path: Path, monkeypatch: pytest.M
         "n" * 999 + "!",
     ],
 )
-def test_a_missing_path_is_no_hub_id(text: str, no_network: list[Any]) -> None:
+def test_a_missing_path_is_no_hub_id(
+    text: str, no_network: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where none of them exists
     with pytest.raises(CheckpointError, match="no such folder"):
         resolve(text)
     assert not no_network
 
 
-def test_a_missing_path_object_is_no_hub_id(no_network: list[Any]) -> None:
+def test_a_missing_path_object_is_no_hub_id(
+    no_network: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match="no such folder"):
         resolve(Path("owner/name"))
     assert not no_network

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -128,10 +128,27 @@ class Rotary:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turns the pair (x[i], x[i + size/2]) by its angle; numbers past `size` are left alone. x: (…, length, head)."""
-    half = cos.shape[-1]
-    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    turned = (a * cos - b * sin, b * cos + a * sin)
-    return torch.cat(turned if rest.shape[-1] == 0 else (*turned, rest), dim=-1)
+    return _Rotate.apply(x, cos, sin, 1.0)
+
+
+class _Rotate(torch.autograd.Function):
+    """What turns a gradient is the same turn the other way round."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, way: float) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.way = way
+        half = cos.shape[-1]
+        a, b = x[..., :half], x[..., half : 2 * half]
+        turned = torch.empty_like(x)
+        torch.mul(a, cos, out=turned[..., :half]).addcmul_(b, sin, value=-way)
+        torch.mul(b, cos, out=turned[..., half : 2 * half]).addcmul_(a, sin, value=way)
+        turned[..., 2 * half :] = x[..., 2 * half :]
+        return turned
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Rotate.apply(g, *ctx.saved_tensors, -ctx.way), None, None, None
 
 
 def rotary_frequencies(size: int, config: RotaryConfig, *, lengths: Tensor | None = None) -> tuple[Tensor, float]:

@@ -24,6 +24,7 @@ from headway.train import rng
 from headway.train.average import Average
 from headway.train.best import Best
 from headway.train.log import Entry, Journal, Window, draw_curves, reporter
+from headway.train.memory import keep_freed_memory
 from headway.train.optim import build_optimizers
 from headway.train.pace import Pace
 from headway.train.recompute import recomputed
@@ -80,6 +81,7 @@ def fit(
     if score is not None and evaluate is None:
         raise TrainingError(f"score: {score!r} is asked for, but there is nothing to evaluate with")
     world = join(device)
+    keep_freed_memory()
     with ExitStack() as stack:
         world.first(lambda: stack.enter_context(locked(training)))
         if settings.checkpoint_activations:

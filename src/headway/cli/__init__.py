@@ -1,0 +1,19 @@
+"""Room: cli. argv → calls. Nothing imports it, and torch is imported only by the commands that need it."""
+
+from __future__ import annotations
+
+import typer
+
+from headway.cli import demo, training, using  # noqa: F401 – each adds its commands
+from headway.cli.app import app
+from headway.errors import HeadwayError
+
+
+def main() -> None:
+    try:
+        app()
+    except HeadwayError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        raise SystemExit(141) from None

@@ -1,0 +1,64 @@
+"""Room: cli. The arguments that several commands take, each said once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+TASKS = "generate, translate, summarize, classify, tag, answer, fill, embed, classify-image"
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of: {TASKS}.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a hub id such as owner/name.")]
+Data = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[DATA]", help="A file or folder; two parallel files for translate. None: the built-in data."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
+
+READING = {
+    "text": Annotated[str | None, typer.Option("--text", help="Column that holds the text.")],
+    "label": Annotated[str | None, typer.Option("--label", help="Column that holds the label.")],
+    "source": Annotated[str | None, typer.Option("--source", help="Column that holds the source text.")],
+    "target": Annotated[str | None, typer.Option("--target", help="Column that holds the target text.")],
+    "encoding": Annotated[
+        str | None, typer.Option(help="The files' encoding, when it is not Unicode (latin-1, cp1252, …).")
+    ],
+}
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that say how its files are read; it receives them as one dict, `reading`, with the
+    keys `columns` and `encoding`."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        said = {name: given.pop(name) for name in READING}
+        encoding = said.pop("encoding")
+        columns = {name: column for name, column in said.items() if column}
+        command(**given, reading={"columns": columns, "encoding": encoding})
+
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.name != "reading"
+    ]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in READING.items()
+    ]
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + added
+    )
+    called.__annotations__ = {each.name: each.annotation for each in own + added}
+    return called
+
+
+def say(text: str = "") -> None:
+    typer.echo(text)

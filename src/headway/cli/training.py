@@ -1,0 +1,116 @@
+"""Room: cli. `train` and `check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli.app import app
+from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say
+
+
+@app.command()
+@reads_data
+def train(
+    task: TaskName,
+    data: Data = None,
+    start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
+    size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
+    model: Annotated[str | None, typer.Option(help="From scratch: transformer (default) or bahdanau-gru.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the run goes (default runs/TASK).")] = None,
+    valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s); otherwise a tenth is held out.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Train this many steps …")] = None,
+    epochs: Annotated[int | None, typer.Option(help="… or passes over the data …")] = None,
+    minutes: Annotated[float | None, typer.Option(help="… or minutes.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Every random choice follows from it.")] = None,
+    set_: Set = None,
+    config: Annotated[Path | None, typer.Option(help="Settings from a JSON or TOML file; --set wins.")] = None,
+    overflow: Annotated[str | None, typer.Option(help="Texts over the limit: truncate (counted) or error.")] = None,
+    lora: Annotated[
+        int | None, typer.Option(help="Train low-rank adapters of this rank instead of all weights.")
+    ] = None,
+    freeze: Annotated[list[str] | None, typer.Option(help="Module names (patterns) to keep as they are.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the run in --out exactly where it stopped.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check the data, show the plan, train nothing.")] = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Train a model for TASK on DATA."""
+    from headway import jobs
+    from headway.jobs.overrides import from_file, parse
+
+    folder = out or Path("runs") / task
+    if resume:
+        plan = jobs.saved_plan(folder)
+        trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say, resume=True)
+    else:
+        settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
+        plan = jobs.make_plan(
+            task,
+            data,
+            start=start,
+            size=size,
+            recipe=recipe,
+            valid=valid,
+            **reading,
+            steps=steps,
+            epochs=epochs,
+            minutes=minutes,
+            seed=seed,
+            settings={
+                **settings,
+                **({"task.overflow": overflow} if overflow else {}),
+                **({"task.architecture": model} if model else {}),
+            },
+            lora=lora or 0,
+            freeze=freeze or [],
+        )
+        if dry_run:
+            jobs.show_plan(plan, say=say)
+            return
+        trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say)
+    if trained.result.exit_code:
+        say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; go on with:")
+        say(f"  headway train {plan.task} --resume --out {folder}")
+        raise typer.Exit(trained.result.exit_code)
+    if not trained.scores:
+        return  # another process speaks for the run
+    for line in jobs.score_lines(trained.scores):
+        say(line)
+    say(f"saved in {folder}; use it with:  headway run {folder} INPUT")
+
+
+@app.command()
+@reads_data
+def check(
+    task: TaskName,
+    data: Data = None,
+    start: Annotated[str | None, typer.Option(help="The model training would start from.")] = None,
+    set_: Set = None,
+    valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
+    as_json: AsJson = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Look at DATA before training: labels, lengths, leakage, truncation, memory and time."""
+    from headway import jobs
+    from headway.jobs.overrides import parse
+
+    plan = jobs.make_plan(
+        task,
+        data,
+        start=start,
+        valid=valid,
+        **reading,
+        settings=parse(set_ or []),
+    )
+    report = jobs.check(plan)
+    if as_json:
+        say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        for line in report.lines():
+            say(line)

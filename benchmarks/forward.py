@@ -14,7 +14,7 @@ import torch
 import transformers
 
 import headway
-from benchmarks.timing import interleaved, row
+from benchmarks.timing import interleaved, row, use_threads
 from headway.engine import encode_ragged
 
 SHAPES = [(1, 32), (8, 128), (4, 512)]
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    use_threads()
     ratios = []
     for name, reference in models(options.layers).items():
         reference.eval()

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import headway
-from benchmarks.timing import interleaved, row
+from benchmarks.timing import interleaved, row, use_threads
 
 
 @torch.no_grad()
@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    use_threads()
     transformers.logging.set_verbosity_error()
     ids = torch.randint(5, 20000, (1, 8))
     ratios = []

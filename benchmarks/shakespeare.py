@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.timing import use_threads
 from headway import jobs
 from headway.jobs.training import begin, make_source
 from headway.train.loop import fit
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--classic-steps", type=int, default=2000)
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    use_threads()
     if options.nanogpt:
         peer, mark, seconds = "nanoGPT", *nanogpt(options.nanogpt, options.text)
     else:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
+
+
+def use_threads() -> None:
+    """Two for everybody, unless OMP_NUM_THREADS says otherwise."""
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
 
 
 def interleaved(jobs: dict[str, Callable[[], object]], *, repeats: int, warmup: int = 2) -> dict[str, list[float]]:

@@ -28,6 +28,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "finetune": {
         "optimizer": "adamw",
         "lr": 5e-5,
+        "betas": (0.9, 0.999),  # a short run: slow averages, as BERT was fine-tuned
         "weight_decay": 0.01,
         "schedule": "linear",
         "warmup": 0.06,

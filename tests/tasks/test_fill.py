@@ -14,6 +14,7 @@ from headway.models.build import build
 from headway.models.config import ClassifyHeadConfig, LanguageHeadConfig, PoolerConfig
 from headway.models.init import initialise
 from headway.models.outputs import Output
+from headway.models.recipes import Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import find
 from headway.tasks.encoders import Frame
@@ -199,8 +200,9 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.logits, self.follows = torch.nn.Parameter(logits), follows
 
-    def forward(self, inputs, *, mask=None, segments=None):
-        return Output(hidden=self.logits, logits=self.logits, next_sentence=self.follows)
+    def forward(self, inputs, *, mask=None, segments=None, asked=None):
+        logits = self.logits if asked is None else self.logits[asked]
+        return Output(hidden=self.logits, logits=logits, next_sentence=self.follows)
 
 
 def test_the_loss_is_the_mean_over_hidden_tokens_plus_the_mean_over_pairs():
@@ -300,10 +302,11 @@ def test_evaluation_is_repeatable_and_knows_its_baseline():
     rows = [Row({"text": "red one. blue two. green three. " * 5}, "x")] * 20
     model = Fixed(torch.nn.Parameter(torch.zeros(1)))
 
-    def forward(inputs, *, mask=None, segments=None):
+    def forward(inputs, *, mask=None, segments=None, asked=None):
         logits = torch.zeros(*inputs.shape, len(task.tokenizer))
         logits[..., task.tokenizer.id(".")] = 1.0
-        return Output(hidden=logits, logits=logits, next_sentence=torch.tensor([[1.0, 0.0]]).expand(len(inputs), 2))
+        follows = torch.tensor([[1.0, 0.0]]).expand(len(inputs), 2)
+        return Output(hidden=logits, logits=logits[asked], next_sentence=follows)
 
     model.forward = forward
     task.examples(ROWS[0])  # what was read before plays no part
@@ -347,3 +350,15 @@ def test_it_learns_to_fill(tmp_path):
     found = losses(result)
     assert found[0] > 7 and np.mean(found[-3:]) < found[0] - 1.2
     assert task.evaluate(model, list(data.valid()))["loss"] < before["loss"] - 1
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_words_asked_for_are_those_of_the_whole(next_sentence):
+    task = begun(limit=40, next_sentence=next_sentence)
+    model = build(task.config(Size(16, 1, 2), "modern")).eval()
+    initialise(model, "modern", seed=0)
+    batch = task.collate([example for row in ROWS for example in task.examples(row)][:3], seeds=[(1,)] * 3, where=[])
+    inputs = dict(batch.inputs)
+    asked = inputs.pop("asked")
+    torch.testing.assert_close(model(**batch.inputs).logits, model(**inputs).logits[asked])
+    assert 0 < asked.sum() < asked.numel()

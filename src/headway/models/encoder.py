@@ -29,12 +29,13 @@ class Encoder(nn.Module):
         segments: Tensor | None = None,
         positions: Tensor | None = None,
         packing: Tensor | None = None,
+        asked: Tensor | None = None,  # for heads that say words: only at these positions (batch, length)
     ) -> Output:
         hidden = self.encode(inputs, mask=mask, segments=segments, positions=positions, packing=packing)
         if self.head is None:
             return Output(hidden)
         table = self.embedding.tokens.weight if isinstance(self.embedding, Embedding) else None
-        return self.head(hidden, table=table, mask=mask)
+        return self.head(hidden, table=table, mask=mask, **({} if asked is None else {"asked": asked}))
 
     def encode(
         self,

@@ -39,15 +39,22 @@ class LanguageHead(Head):
         self.project = None if config.tied else Linear(width, vocab, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab)) if config.bias else None
 
-    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
-        x = hidden
+    def forward(
+        self,
+        hidden: Tensor,
+        *,
+        table: Tensor | None,
+        mask: Tensor | None,
+        asked: Tensor | None = None,  # (batch, length), True = a position whose word is asked for; None: every one
+    ) -> Output:
+        x = hidden if asked is None else hidden[asked]
         if self.dense is not None and self.activation is not None and self.norm is not None:
             x = self.norm(self.activation(self.dense(x)))
         if self.scale != 1.0:
             x = x * self.scale
         weight = table if self.project is None else self.project.weight
         assert weight is not None
-        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab)
+        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab) or (asked, vocab)
 
 
 class ClassifyHead(Head):
@@ -83,13 +90,15 @@ class Pooler(Head):
         self.next_sentence = Linear(width, 2) if config.next_sentence else None
         self.language = LanguageHead(width, vocab, config.language) if config.language else None
 
-    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+    def forward(
+        self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None, asked: Tensor | None = None
+    ) -> Output:
         pooled = self.activation(self.dense(pool(hidden, mask, "first")))
         output = Output(hidden, pooled=pooled)
         if self.next_sentence is not None:
             output.logits = output.next_sentence = self.next_sentence(pooled)
         if self.language is not None:
-            output.logits = self.language(hidden, table=table, mask=mask).logits
+            output.logits = self.language(hidden, table=table, mask=mask, asked=asked).logits
         return output
 
 

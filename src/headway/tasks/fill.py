@@ -150,18 +150,19 @@ class Fill(Task):
         if self.next_sentence:
             inputs["segments"] = pad(segments, 0)
             targets["next_sentence"] = torch.tensor(follows)
-        return Batch(inputs, targets, count=int((targets["ids"] != IGNORE).sum()), where=where)
+        inputs["asked"] = targets["ids"] != IGNORE  # only there the vocabulary is gone through
+        return Batch(inputs, targets, count=int(inputs["asked"].sum()), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Mean over hidden tokens, plus mean over pairs. A pair weighs as many as it has hidden tokens, so that the sum
         is the same however the batch is split."""
-        output, wanted = model(**batch.inputs), batch.targets["ids"]
-        masked = F.cross_entropy(output.logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORE, reduction="sum")
+        output, asked = model(**batch.inputs), batch.inputs["asked"]
+        masked = F.cross_entropy(output.logits, batch.targets["ids"][asked], reduction="sum")
         if "next_sentence" not in batch.targets:
             return Loss(masked)
         label = batch.targets["next_sentence"]
         each = F.cross_entropy(output.next_sentence, label, ignore_index=IGNORE, reduction="none")  # (batch,)
-        follows = (each * (wanted != IGNORE).sum(1)).sum()
+        follows = (each * asked.sum(1)).sum()
         return Loss(masked + follows, {"masked": masked, "next_sentence": follows})
 
     # --- using
@@ -233,12 +234,11 @@ class Fill(Task):
         for chunk in batches(order, 32):
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
-            output, wanted = model(**batch.inputs), batch.targets["ids"]
-            asked = wanted != IGNORE
-            logits = output.logits[asked].float()
-            lost += float(F.cross_entropy(logits, wanted[asked], reduction="sum"))
-            right += int((logits.argmax(-1) == wanted[asked]).sum())
-            counts += np.bincount(wanted[asked].cpu().numpy(), minlength=len(counts))
+            output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["asked"]]
+            logits = output.logits.float()  # (hidden token, vocabulary)
+            lost += float(F.cross_entropy(logits, wanted, reduction="sum"))
+            right += int((logits.argmax(-1) == wanted).sum())
+            counts += np.bincount(wanted.cpu().numpy(), minlength=len(counts))
             if self.next_sentence:
                 label = batch.targets["next_sentence"]
                 pairs += int((label != IGNORE).sum())

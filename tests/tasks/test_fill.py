@@ -329,7 +329,7 @@ def test_heads_and_starting_points(task):
     config = alone.config(SMALL, "modern")
     assert isinstance(config.head, LanguageHeadConfig) and config.embedding.segments == 0
     batch = alone.collate(alone.examples(ROWS[1]), seeds=[(0,), (1,)], where=[])
-    assert set(batch.inputs) == {"inputs", "mask"} and set(batch.targets) == {"ids"}
+    assert set(batch.inputs) == {"inputs", "mask", "asked"} and set(batch.targets) == {"ids"}
     asked = begun()
     model = build(config)
     assert asked.adapt(model) is model and not asked.next_sentence

@@ -1,7 +1,9 @@
 """Room: explain. The story of one input: everything that a page shows, as plain data.
 
 `collect` tells it of our models; one of any other model can be built by hand, from arrays and strings. On the wire an
-array is its shape and its little-endian float32 numbers in base64, so that what is read is what the model computed."""
+array is {"shape", "data"}: its little-endian float32 numbers in base64, which are exactly the model's.
+Masks, and weights too many for float32, go as {"shape", "data", "type": "fraction"}: little-endian 16-bit whole numbers
+n that stand for n / 65535."""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 Kind = Literal["decoder", "encoder", "encoder-decoder", "recurrent", "vision"]
+WHOLE = 65535
 PositionKind = Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"]
 
 
@@ -76,8 +79,8 @@ class Attention:
     scale: float
     heads: int
     kv_heads: int
-    weights: np.ndarray  # (head, query, key)
-    mask: np.ndarray  # (query, key): 1 where the query may look
+    weights: np.ndarray  # (head, query, key); of uint16 when they are fractions, see `fractions`
+    mask: np.ndarray  # (query, key): True where the query may look
     q: np.ndarray | None = None  # (head, query, size), after rotary and norm: what is multiplied
     k: np.ndarray | None = None  # (kv_head, key, size)
     v: np.ndarray | None = None  # (kv_head, key, size)
@@ -205,10 +208,19 @@ class Story:
         return json.dumps(_plain(self), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def fractions(values: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1 in half the room, each within 1/131070 of itself."""
+    return np.rint(np.asarray(values, dtype=np.float64) * WHOLE).astype(np.uint16)
+
+
+def numbers(values: np.ndarray) -> np.ndarray:
+    """The float32 numbers an array stands for."""
+    return values.astype(np.float32) / np.float32(WHOLE) if values.dtype == np.uint16 else values.astype(np.float32)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        numbers = np.ascontiguousarray(value, dtype="<f4")
-        return {"shape": list(value.shape), "data": base64.b64encode(numbers.tobytes()).decode("ascii")}
+        return _wire(value)
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):
@@ -216,3 +228,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def _wire(values: np.ndarray) -> dict[str, Any]:
+    whole = fractions(values) if values.dtype == np.bool_ else values
+    small = whole.dtype == np.uint16
+    raw = np.ascontiguousarray(whole, dtype="<u2" if small else "<f4").tobytes()
+    plain = {"shape": list(values.shape), "data": base64.b64encode(raw).decode("ascii")}
+    return plain | ({"type": "fraction"} if small else {})

@@ -53,7 +53,7 @@ class Decoder(nn.Module):
         )
         if self.head is None:
             return Output(hidden, cache=cache)
-        output = self.head(hidden[:, -1:] if last else hidden, table=self.embedding.tokens.weight, mask=mask)
+        output = self.head(hidden[:, -1:] if last else hidden, table=self.embedding.tokens.table, mask=mask)
         output.hidden, output.cache = hidden, cache
         return output
 

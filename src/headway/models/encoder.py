@@ -34,7 +34,7 @@ class Encoder(nn.Module):
         hidden = self.encode(inputs, mask=mask, segments=segments, positions=positions, packing=packing)
         if self.head is None:
             return Output(hidden)
-        table = self.embedding.tokens.weight if isinstance(self.embedding, Embedding) else None
+        table = self.embedding.tokens.table if isinstance(self.embedding, Embedding) else None
         return self.head(hidden, table=table, mask=mask, **({} if asked is None else {"asked": asked}))
 
     def encode(

@@ -52,7 +52,7 @@ class LanguageHead(Head):
             x = self.norm(self.activation(self.dense(x)))
         if self.scale != 1.0:
             x = x * self.scale
-        weight = table if self.project is None else self.project.weight
+        weight = table if self.project is None else self.project.table
         assert weight is not None
         return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab) or (asked, vocab)
 

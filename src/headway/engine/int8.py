@@ -1,0 +1,140 @@
+"""Room: engine. Weights as 8-bit integers: symmetric, one scale a row of outputs or a group of inputs within it.
+
+A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
+multiplies stays a float to the caller; a compiled kernel does it if there is one, else the matrix is written out in full
+for the one product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.engine.swap import swap_matrices
+from headway.errors import ConfigError
+from headway.layers.linear import Linear, TokenTable
+
+METHOD = "headway-int8"  # config.json: quantization_config.quant_method
+LARGEST = 127
+
+
+def quantise_weight(weight: Tensor, group: int | None = None) -> tuple[Tensor, Tensor]:
+    """(int8 (out, in), scale (out, groups)). `group` inputs share a scale; None: all inputs of an output do."""
+    outputs, inputs = weight.shape
+    size = group or inputs
+    if inputs % size:
+        raise ConfigError(
+            f"group {size} does not divide the {inputs} inputs of a weight; choose a divisor, or no group"
+        )
+    parts = weight.detach().float().view(outputs, inputs // size, size)
+    scale = parts.abs().amax(-1) / LARGEST  # (out, groups)
+    safe = torch.where(scale > 0, scale, torch.ones_like(scale))
+    codes = (parts / safe[..., None]).round().clamp(-LARGEST, LARGEST)
+    return codes.to(torch.int8).view(outputs, inputs), scale
+
+
+def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The inverse, up to rounding: (out, in)."""
+    parts = weight.view(*scale.shape, -1).to(dtype)
+    return (parts * scale.to(dtype)[..., None]).view(weight.shape)
+
+
+class Int8Weight:
+    """Stands where torch expects a weight. `F.linear` multiplies with it as it is; to everything else it is the matrix
+    written out."""
+
+    product: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor] | None] = None  # a compiled one, if there is any
+
+    def __init__(self, codes: Tensor, scale: Tensor):
+        self.codes, self.scale = codes, scale
+
+    def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        return dequantise(self.codes, self.scale, dtype)
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """(…, in) → (…, out)"""
+        product = type(self).product
+        if product is None or x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_grad_enabled():
+            return F.linear(x, self.dense(x.dtype), bias)
+        y = product(x, self.codes, self.scale)
+        return y if bias is None else y.add_(bias)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is F.linear and isinstance(args[1], cls):
+            return args[1].linear(args[0], args[2] if len(args) > 2 else (kwargs or {}).get("bias"))
+        dense = [arg.dense() if isinstance(arg, cls) else arg for arg in args]
+        return function(*dense, **(kwargs or {}))
+
+
+class _Int8(nn.Module):
+    """The two tensors, as buffers: they are saved and moved with the model, and never trained."""
+
+    weight: Tensor
+    weight_scale: Tensor
+
+    def __init__(self, outputs: int, inputs: int, *, group: int | None, device: torch.device | None = None):
+        super().__init__()
+        self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8, device=device))
+        self.register_buffer("weight_scale", torch.empty(outputs, inputs // (group or inputs), device=device))
+
+    @property
+    def table(self) -> Any:
+        return Int8Weight(self.weight, self.weight_scale)
+
+    def _take(self, weight: Tensor, group: int | None) -> Self:
+        if not weight.is_meta:
+            self.weight, self.weight_scale = quantise_weight(weight, group)
+        return self
+
+
+class Int8Linear(_Int8):
+    def __init__(
+        self, inputs: int, outputs: int, *, bias: bool, group: int | None = None, device: torch.device | None = None
+    ):
+        super().__init__(outputs, inputs, group=group, device=device)
+        self.in_features, self.out_features = inputs, outputs
+        self.bias = nn.Parameter(torch.empty(outputs, device=device)) if bias else None
+
+    @classmethod
+    def of(cls, linear: Linear, *, group: int | None = None) -> Self:
+        """From a plain one, whose bias it keeps; from one without memory, one without memory."""
+        meta = torch.device("meta")
+        made = cls(linear.in_features, linear.out_features, bias=False, group=group, device=meta)
+        made.bias = linear.bias
+        return made._take(linear.weight, group)
+
+    def forward(self, x: Tensor) -> Tensor:  # (…, in) → (…, out)
+        return Int8Weight(self.weight, self.weight_scale).linear(x, self.bias)
+
+
+class Int8Table(_Int8):
+    """Token vectors, written out row by row as they are asked for."""
+
+    @classmethod
+    def of(cls, table: TokenTable, *, group: int | None = None) -> Self:
+        rows, width = table.weight.shape
+        return cls(rows, width, group=group, device=torch.device("meta"))._take(table.weight, group)
+
+    def forward(self, ids: Tensor) -> Tensor:  # (…) → (…, width)
+        return dequantise(self.weight[ids], self.weight_scale[ids])
+
+
+def quantise(model: nn.Module, *, group: int | None = None) -> nn.Module:
+    """The same model with its matrices in int8, in place: the floats are let go one by one. A model built on `meta`
+    becomes one that int8 tensors can be loaded into."""
+    with torch.no_grad():
+        swap_matrices(
+            model,
+            linear=lambda linear: Int8Linear.of(linear, group=group),
+            table=lambda table: Int8Table.of(table, group=group),
+        )
+    return model
+
+
+def quantization_config(group: int | None) -> dict[str, Any]:
+    return {"quant_method": METHOD, "bits": 8, "group_size": group}

@@ -261,7 +261,7 @@ def test_each_mask_gets_its_list_and_a_piece_is_glued(task):
 
 def test_only_the_mask_is_read_in_a_text():
     task = begun(limit=40)
-    asked = task._asked("[CLS] red [MASK] [SEP]", 1)
+    asked = task.asked("[CLS] red [MASK] [SEP]", 1)
     assert asked.count(task.tokenizer.mask_id) == 1
     assert asked.count(task.tokenizer.cls_id) == asked.count(task.tokenizer.sep_id) == 1
     assert asked == [

@@ -12,12 +12,15 @@ from headway.models.config import (
     LanguageHeadConfig,
     ModelConfig,
     PoolerConfig,
+    TokenHeadConfig,
 )
 from headway.preprocess.text import Tokenizer
+from headway.tasks.answer import Answer
 from headway.tasks.classify import Classify
 from headway.tasks.embed import Embed
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
+from headway.tasks.tag import Tag
 from headway.tasks.task import Task
 from headway.tasks.translate import Translate
 
@@ -39,6 +42,10 @@ def default_task(config: ModelConfig, tokenizer: Tokenizer | None, *, labels: Se
             return Fill(tokenizer, next_sentence=True)
         case EncoderConfig(head=ClassifyHeadConfig()) | DecoderConfig(head=ClassifyHeadConfig()) if labels:
             return Classify(tokenizer, labels=list(labels))
+        case EncoderConfig(head=TokenHeadConfig(answer=True)):
+            return Answer(tokenizer)
+        case EncoderConfig(head=TokenHeadConfig()) if labels:
+            return Tag(tokenizer, labels=list(labels))
         case EncoderConfig(head=None) | EncoderConfig(head=PoolerConfig(language=None, next_sentence=False)):
             return Embed(tokenizer)
     return None

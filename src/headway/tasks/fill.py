@@ -173,7 +173,7 @@ class Fill(Task):
         top = options.pop("top", 5)
         if options:
             raise InputError(f"fill has no option {next(iter(options))!r}; known: top")
-        asked = [self._asked(text, number) for number, text in enumerate(inputs, 1)]
+        asked = [self.asked(text, number) for number, text in enumerate(inputs, 1)]
         special = torch.from_numpy(self.masking.special).to(device_of(model))
         order = sorted(range(len(asked)), key=lambda i: len(asked[i]))
         out: list[Any] = [None] * len(asked)
@@ -196,7 +196,7 @@ class Fill(Task):
     def mask(self) -> str:
         return self.tokenizer.roles["mask"]
 
-    def _asked(self, text: Any, number: int) -> list[int]:
+    def asked(self, text: Any, number: int) -> list[int]:
         """Only the mask is read as a token; others that are typed are plain text."""
         if not isinstance(text, str) or self.mask not in text:
             raise InputError(f"input {number}: fill takes a text with {self.mask} in it, where a word is to be found")

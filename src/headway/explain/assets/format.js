@@ -1,0 +1,44 @@
+// Numbers and tokens as a person reads them.
+
+const MINUS = "−";
+
+function number(value, digits = 4) {
+  if (value === null || value === undefined) return "";
+  if (value === -Infinity) return `${MINUS}∞`;
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  let text;
+  if (value === 0) text = "0";
+  else if (size >= 1e-4 && size < 1e7) text = String(Number(value.toPrecision(digits)));
+  else
+    text = value
+      .toExponential(digits - 1)
+      .replace("e", "×10^")
+      .replace("^+", "^");
+  return text.replaceAll("-", MINUS);
+}
+
+// A column of numbers reads best with one number of decimals.
+const fixed = (value, decimals = 3) =>
+  value === -Infinity ? `${MINUS}∞` : value.toFixed(decimals).replace("-", MINUS);
+
+function percent(value) {
+  if (value > 0 && value < 0.001) return "<0.1%";
+  return `${(100 * value).toFixed(value >= 0.0995 ? 0 : 1)}%`;
+}
+
+// What cannot be seen is shown by a sign: spaces, line ends, control and direction characters.
+function visible(text) {
+  if (text === "") return "∅";
+  return text
+    .replaceAll(" ", "␣")
+    .replaceAll("\n", "⏎")
+    .replaceAll("\t", "⇥")
+    .replace(
+      /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]/gu,
+      (sign) => `⟨${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+    );
+}
+
+// Each token keeps its own direction: a Hebrew token does not turn the sentence around it.
+const bdi = (text, kind = "word") => el("bdi", { class: kind, dir: "auto", text: visible(text) });

@@ -1,0 +1,103 @@
+// The top of the page: what was asked, what came out, and the map of the way between.
+
+function buildTop(place) {
+  const dark = el("button", { id: "theme", type: "button", "aria-label": "Switch between light and dark" });
+  const label = () => {
+    dark.textContent = theme() === "dark" ? "☀ light" : "☾ dark";
+  };
+  dark.addEventListener("click", () => {
+    document.documentElement.dataset.theme = theme() === "dark" ? "light" : "dark";
+    label();
+    drawAgain();
+  });
+  media.addEventListener("change", () => {
+    label();
+    drawAgain();
+  });
+  label();
+  const folds = el("button", { type: "button", text: "fold all" });
+  folds.addEventListener("click", () => {
+    const fold = folds.textContent === "fold all";
+    steps.forEach((self) => {
+      self.node.open = !fold;
+    });
+    folds.textContent = fold ? "open all" : "fold all";
+  });
+  const { model } = story;
+  place.append(
+    el("div", { class: "tools" }, folds, dark),
+    el("p", { class: "kicker", dir: "auto", text: [model.name, story.task].filter(Boolean).join(" · ") }),
+    el("h1", { dir: "auto", text: story.title }),
+    asked(),
+    el(
+      "dl",
+      { class: "facts" },
+      model.facts.map(([name, value]) =>
+        el("div", {}, el("dt", { text: name }), el("dd", { dir: "auto", text: value })),
+      ),
+    ),
+    ...story.note.map((text) => el("p", { class: "note", dir: "auto", text })),
+    buildMap(),
+    el(
+      "p",
+      { class: "hint" },
+      "Every number here is one the model computed for this input. Point at any picture, or tab to it and use the arrow keys, to read its numbers; press a token, a head or a row to follow it.",
+    ),
+  );
+}
+
+function asked() {
+  const read = Object.entries(story.sequences).filter(([name, sequence]) => name !== "target" && !sequence.picture);
+  const lines = read.map(([, sequence]) => [sequence.label, sequence.tokens.map((token) => token.text).join("")]);
+  if (story.output?.answer) lines.push(["the model's answer", story.output.answer]);
+  return el(
+    "div",
+    { class: "asked" },
+    lines.map(([label, text], i) =>
+      el(
+        "div",
+        { class: i === lines.length - 1 && story.output?.answer ? "answer" : null },
+        el("span", { text: label }),
+        el("q", { dir: "auto", text: text.trim() }),
+      ),
+    ),
+  );
+}
+
+function buildMap() {
+  const stacks = [...new Set(story.attention.map((each) => each.stack))];
+  const stop = (id, big, small) =>
+    el(
+      "li",
+      {},
+      el(
+        "a",
+        {
+          href: `#${id}`,
+          onclick: (event) => {
+            event.preventDefault();
+            goTo(id);
+          },
+        },
+        el("b", { text: big }),
+        el("span", { text: small }),
+      ),
+    );
+  const counts = Object.values(story.sequences).map((sequence) => sequence.tokens.length);
+  const stops = [stop("tokens", counts.join(" + "), counts.length === 1 && counts[0] === 1 ? "token" : "tokens")];
+  if (story.embedding.length) {
+    stops.push(stop("embedding", `${story.embedding[0].token.shape[1]}`, "numbers for each"));
+  }
+  for (const stack of stacks) {
+    const members = story.attention.filter((each) => each.stack === stack);
+    const layers = new Set(members.map((each) => each.layer)).size;
+    stops.push(
+      stop("heads", `${layers} × ${members[0].heads}`, `${stacks.length > 1 ? `${stack}: ` : ""}layers × heads`),
+    );
+  }
+  if (story.stream.length) stops.push(stop("stream", "x + f(x)", "each layer adds"));
+  const row = story.output?.rows[0];
+  if (row) stops.push(stop("output", row.count.toLocaleString("en"), row.count === 1 ? "score" : "scores"));
+  if (story.generation) stops.push(stop("generation", plural(story.generation.steps.length, "step"), "written so far"));
+  return el("nav", { class: "map", "aria-label": "The way from text to answer" }, el("ol", {}, stops));
+}

@@ -1,0 +1,30 @@
+// The order of the story. A step whose part of the story is missing is left out.
+
+(story.example ?? []).forEach((section, i) => step(`example-${i}`, section.title, "", buildExample(section)));
+step("tokens", "Text becomes tokens", "text → tokens → ids", buildTokens);
+if (story.embedding.length) step("embedding", "Tokens become vectors", "embedding + position", buildEmbedding);
+if (story.attention.length) {
+  step("byhand", "One token looks around", "query · key → softmax → sum of values", buildByHand);
+  step("heads", "All heads at once", "each looks for something else", buildHeads);
+}
+if (story.stream.length || story.lens || story.heads || story.attribution)
+  step("stream", "Every layer adds a little", "residual, norm, feed-forward", buildStream);
+if (story.output) step("output", "From scores to a choice", "scores → probabilities → answer", buildOutput);
+if (story.generation?.steps.length) step("generation", "What happens next", "one token at a time", buildGeneration);
+
+buildTop(document.getElementById("top"));
+buildPicks(document.getElementById("picks"));
+firstChoice();
+watchSteps();
+document
+  .getElementById("end")
+  .append(el("p", { text: "Made by Headway. This file is complete: it loads nothing and sends nothing." }));
+
+let width = window.innerWidth;
+let waiting = 0;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(drawAgain, 150);
+});

@@ -1,0 +1,80 @@
+// What is being looked at: one layer's attention, one head of it, the token that looks and the token looked at.
+
+const tokensOf = (name) => story.sequences[name]?.tokens ?? [];
+const texts = (name) => tokensOf(name).map((token) => token.text);
+const KINDS = { self: "self-attention", cross: "cross-attention", additive: "attention" };
+
+function layerName(attention) {
+  const stacks = new Set(story.attention.map((each) => each.stack));
+  const kinds = new Set(story.attention.map((each) => each.kind));
+  const parts = [
+    stacks.size > 1 && attention.stack,
+    `layer ${attention.layer}`,
+    kinds.size > 1 && KINDS[attention.kind],
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+const chosen = { layer: 0, head: 0, query: 0, key: 0 };
+const listeners = [];
+const current = () => story.attention[chosen.layer];
+const weightsOf = (attention = current(), head = chosen.head) => tensor(attention.weights).of(head);
+
+function firstChoice() {
+  if (!story.attention.length) return;
+  const kept = (attention) => attention.q !== null;
+  const ranked = (story.heads ?? []).map((each) => [story.attention.findIndex((a) => a.name === each.name), each.head]);
+  const best = ranked.find(([layer]) => layer >= 0 && kept(story.attention[layer]));
+  const [layer, head] = best ?? [Math.max(0, story.attention.findIndex(kept)), 0];
+  const attention = story.attention[layer];
+  const count = tokensOf(attention.queries).length;
+  choose({ layer, head, query: attention.causal ? count - 1 : Math.floor(count / 2) });
+}
+
+// Changes the choice. A new layer, head or query is compared first with the key that it looks at most.
+function choose(change) {
+  Object.assign(chosen, change);
+  const attention = current();
+  const inside = (value, count) => Math.min(Math.max(0, value), count - 1);
+  const [heads, queries, keys] = attention.weights.shape;
+  chosen.head = inside(chosen.head, heads);
+  chosen.query = inside(chosen.query, queries);
+  if (!("key" in change)) chosen.key = largest(Array.from(weightsOf().of(chosen.query).values));
+  chosen.key = inside(chosen.key, keys);
+  for (const listener of listeners) listener();
+}
+
+// The bar at the top that always says, and changes, what is looked at.
+function buildPicks(place) {
+  if (!story.attention.length) {
+    place.remove();
+    return;
+  }
+  const selects = {};
+  const pick = (name, label) => {
+    selects[name] = el("select", {
+      id: `pick-${name}`,
+      onchange: () => choose({ [name]: Number(selects[name].value) }),
+    });
+    return el("label", {}, el("span", { text: label }), selects[name]);
+  };
+  place.append(pick("layer", "layer"), pick("head", "head"), pick("query", "this token"), pick("key", "looks at"));
+  const options = (name, labels) => {
+    const select = selects[name];
+    const same = select.length === labels.length && labels.every((label, i) => select[i].textContent === label);
+    if (!same) select.replaceChildren(...labels.map((text, value) => el("option", { value, text })));
+    select.value = String(chosen[name]);
+  };
+  options("layer", story.attention.map(layerName));
+  const words = (name) => texts(name).map((text, i) => `${i}  ${visible(text)}`);
+  listeners.push(() => {
+    const attention = current();
+    selects.layer.value = String(chosen.layer);
+    options(
+      "head",
+      range(attention.heads).map((head) => String(head)),
+    );
+    options("query", words(attention.queries));
+    options("key", words(attention.keys));
+  });
+}

@@ -1,0 +1,54 @@
+// The story's arrays: base64 of little-endian float32, or of 16-bit fractions of one; decoded when first looked at.
+
+function decode(wire) {
+  const { buffer } = bytesOf(wire.data);
+  return wire.type === "fraction"
+    ? Float32Array.from(new Uint16Array(buffer), (n) => n / 65535)
+    : new Float32Array(buffer);
+}
+
+function bytesOf(data) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(data);
+  const text = atob(data);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+class Tensor {
+  constructor(shape, values) {
+    this.shape = shape;
+    this.read = typeof values === "function" ? values : () => values;
+  }
+
+  get values() {
+    const values = this.read();
+    this.read = () => values;
+    return values;
+  }
+
+  // The part with these leading indices, itself a tensor that shares the numbers.
+  of(...index) {
+    const shape = this.shape.slice(index.length);
+    const size = shape.reduce((a, b) => a * b, 1);
+    let start = 0;
+    index.forEach((each, axis) => {
+      start = start * this.shape[axis] + each;
+    });
+    return new Tensor(shape, this.values.subarray(start * size, (start + 1) * size));
+  }
+
+  at(...index) {
+    return this.of(...index).values[0];
+  }
+}
+
+const tensors = new WeakMap();
+
+function tensor(wire) {
+  if (!wire) return null;
+  if (!tensors.has(wire)) tensors.set(wire, new Tensor(wire.shape, () => decode(wire)));
+  return tensors.get(wire);
+}
+
+const story = JSON.parse(document.getElementById("story").textContent);

@@ -1,0 +1,72 @@
+// What a number is, where the pointer or the keyboard is: its name, shape, index and value.
+
+const tip = document.getElementById("tip");
+const told = new WeakMap();
+
+// `lines` is a function, so that nothing is worked out before somebody looks. The first line is the name.
+function describe(node, lines) {
+  told.set(node, lines);
+  return node;
+}
+
+function showTip(lines, x, y) {
+  tip.replaceChildren(...lines.filter(Boolean).map((line, i) => el(i ? "div" : "strong", { dir: "auto", text: line })));
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  const left = Math.min(Math.max(6, x + 14), window.innerWidth - width - 6);
+  const top = y + 18 + height > window.innerHeight ? y - height - 12 : y + 18;
+  tip.style.setProperty("transform", `translate(${Math.round(left)}px, ${Math.round(Math.max(6, top))}px)`);
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+function say(text) {
+  document.getElementById("say").textContent = text;
+}
+
+function subject(target) {
+  let node = target;
+  while (node && !told.has(node)) node = node.parentNode;
+  return node;
+}
+
+document.addEventListener("pointerover", (event) => {
+  const node = subject(event.target);
+  if (node) showTip(told.get(node)(), event.clientX, event.clientY);
+  else if (!event.target.closest?.("canvas")) hideTip();
+});
+document.addEventListener("focusin", (event) => {
+  const node = subject(event.target);
+  if (!node || !event.target.matches(":focus-visible")) return;
+  const box = node.getBoundingClientRect();
+  showTip(told.get(node)(), box.left, box.bottom - 12);
+});
+document.addEventListener("focusout", hideTip);
+document.addEventListener("scroll", hideTip, { passive: true });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") hideTip();
+});
+
+// Arrow keys walk a table whose cells hold numbers: one tab stop, however many cells.
+function walkable(table) {
+  const cells = () => Array.from(table.rows, (row) => Array.from(row.cells).filter((cell) => cell.dataset.walk));
+  const first = table.querySelector("[data-walk]");
+  if (first) first.tabIndex = 0;
+  table.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step) return;
+    const grid = cells().filter((row) => row.length);
+    const row = grid.findIndex((each) => each.includes(event.target));
+    if (row < 0) return;
+    const column = grid[row].indexOf(event.target);
+    const next = grid[row + step[0]]?.[column + step[1]];
+    if (!next) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  return table;
+}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway import inspect
     from headway.bundle import Bundle, load
+    from headway.explain.explanation import explain
     from headway.jobs import check, evaluate, resume, train
 
 __version__ = "0.1.0"
-__all__ = ["Bundle", "__version__", "check", "evaluate", "inspect", "load", "resume", "train"]
+__all__ = ["Bundle", "__version__", "check", "evaluate", "explain", "inspect", "load", "resume", "train"]
 
 _LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
 _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
@@ -19,8 +20,8 @@ _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 
 def __getattr__(name: str) -> Any:
     """torch is imported when a model is first asked for, not by `import headway`."""
-    if name == "inspect":
-        return import_module("headway.inspect")
+    if name in ("explain", "inspect"):  # rooms; the first is also called
+        return import_module(f"headway.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

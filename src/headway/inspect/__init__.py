@@ -4,7 +4,7 @@ from headway.inspect.attribution import Attribution, Contribution, attribute
 from headway.inspect.importance import HeadImportance, head_importance, logit
 from headway.inspect.intervene import ablate, patch, replace, scale, steer
 from headway.inspect.lens import LensLayer, logit_lens
-from headway.inspect.pictures import draw_alignment
+from headway.inspect.pictures import draw_alignment, draw_attention, draw_heads, draw_positions
 from headway.inspect.record import record
 from headway.inspect.rollout import Rollout, attention_rollout
 
@@ -18,6 +18,9 @@ __all__ = [
     "attention_rollout",
     "attribute",
     "draw_alignment",
+    "draw_attention",
+    "draw_heads",
+    "draw_positions",
     "head_importance",
     "logit",
     "logit_lens",

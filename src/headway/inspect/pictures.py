@@ -1,34 +1,139 @@
-"""Room: inspect. Pictures from plain arrays and token strings; no model needed."""
+"""Room: inspect. Pictures for papers and READMEs, from plain arrays and token strings; no model needed. The file's
+ending says whether it is a PNG, an SVG or a PDF."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = "viridis"  # even in grey, and to colour-blind eyes
+BOTH_WAYS = "PuOr"  # the same for numbers below and above zero
+
 
 def draw_alignment(
-    weights: np.ndarray, *, columns: Sequence[str], rows: Sequence[str], path: str | Path, title: str = ""
-) -> None:
-    """`weights` (row, column): how strongly each written token (row) looked at each read one (column)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(1.5 + 0.42 * len(columns), 1.2 + 0.36 * len(rows)), layout="constrained")
-    image = axes.imshow(weights, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(columns)), [_visible(token) for token in columns], rotation=60, ha="right")
-    axes.set_yticks(range(len(rows)), [_visible(token) for token in rows])
+    weights: np.ndarray,  # (written, read)
+    *,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """How strongly each written token (row) looked at each read one (column)."""
+    figure = _figure(1.5 + 0.42 * len(columns), 1.2 + 0.36 * len(rows))
+    axes = figure.subplots()
+    image = axes.imshow(weights, cmap=COLOURS, vmin=0.0, vmax=1.0, aspect="auto")
+    _ticks(axes, columns=columns, rows=rows)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
-    if title:
-        axes.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axes, label="attention")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    return _finished(figure, title, path)
+
+
+def draw_attention(
+    weights: np.ndarray,  # (head, query, key)
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """All heads of a layer side by side, on one scale: each row of a square is where one token looks."""
+    count = len(weights)
+    wide = min(4, count)
+    high = -(-count // wide)
+    side = (max(1.6, 0.17 * len(keys)), max(1.6, 0.17 * len(queries)))
+    figure = _figure(1.4 + wide * (side[0] + 0.15), 1.0 + high * (side[1] + 0.3))
+    grid = figure.subplots(high, wide, squeeze=False)
+    for head, axes in enumerate(grid.flat):
+        if head >= count:
+            axes.set_axis_off()
+            continue
+        image = axes.imshow(weights[head], cmap=COLOURS, vmin=0.0, vmax=1.0, aspect="auto")
+        axes.set_title(f"head {head}", fontsize=8)
+        _ticks(
+            axes,
+            columns=keys if head + wide >= count else [],
+            rows=queries if head % wide == 0 else [],
+            size=6,
+        )
+    figure.colorbar(image, ax=grid, label="attention", shrink=0.6)
+    return _finished(figure, title, path)
+
+
+def draw_positions(
+    values: np.ndarray,  # (position, number): what is added to the embedding; or rotary angles in radians
+    *,
+    angles: bool = False,
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """Each row is what one position is marked by. Angles are shown by their cosine, so that a full turn is none."""
+    figure = _figure(7.0, 1.6 + min(6.0, 0.12 * len(values)))
+    axes = figure.subplots()
+    shown = np.cos(values) if angles else values
+    limit = 1.0 if angles else float(np.abs(shown).max()) or 1.0
+    image = axes.imshow(shown, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    axes.set_xlabel("pair of numbers" if angles else "number of the vector")
+    axes.set_ylabel("position")
+    figure.colorbar(image, ax=axes, label="cosine of the angle" if angles else "value")
+    return _finished(figure, title, path)
+
+
+def draw_heads(
+    change: np.ndarray,  # (layer, head): how much lower the chosen score is without the head; nan: not measured
+    *,
+    rows: Sequence[str] | None = None,
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """Which heads matter: each square is one head, taken out on its own."""
+    layers, heads = change.shape
+    figure = _figure(2.4 + 0.5 * heads, 1.4 + 0.42 * layers)
+    axes = figure.subplots()
+    limit = float(np.nanmax(np.abs(change))) if np.isfinite(change).any() else 1.0
+    image = axes.imshow(change, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto")
+    _ticks(axes, columns=[str(head) for head in range(heads)], rows=rows or [f"layer {i}" for i in range(layers)])
+    axes.tick_params(axis="x", rotation=0)
+    axes.set_xlabel("head")
+    for layer, head in zip(*np.nonzero(np.isfinite(change)), strict=True):
+        strong = abs(change[layer, head]) > 0.6 * limit
+        axes.text(
+            head, layer, f"{change[layer, head]:.2g}", ha="center", va="center", fontsize=6,
+            color="white" if strong else "black",
+        )  # fmt: skip
+    figure.colorbar(image, ax=axes, label="what the head adds to the score")
+    return _finished(figure, title, path)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(min(width, 40.0), min(height, 40.0)), layout="constrained")
+
+
+def _ticks(axes: Any, *, columns: Sequence[str], rows: Sequence[str], size: int = 9) -> None:
+    shown = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": size}
+    axes.set_xticks(range(len(columns)), [_visible(token) for token in columns], **shown)
+    axes.set_yticks(range(len(rows)), [_visible(token) for token in rows], fontsize=size)
 
 
 def _visible(token: str) -> str:
-    return token.replace(" ", "␣").replace("\n", "⏎").replace("$", r"\$") or "∅"
+    """A space and a line's end can be seen, and nothing in it is taken for a formula."""
+    return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥").replace("$", r"\$") or "∅"
+
+
+def _finished(figure: Figure, title: str, path: str | Path | None) -> Figure:
+    if title:
+        figure.suptitle(title.replace("$", r"\$"), fontsize=10)
+    if path is not None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # a letter that the font lacks is drawn as a box
+            figure.savefig(path, dpi=150)
+    return figure

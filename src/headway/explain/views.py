@@ -1,0 +1,107 @@
+"""Room: explain. A story's pictures: which of its arrays each of them draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from headway.errors import InputError
+from headway.explain import story
+from headway.inspect.pictures import draw_alignment, draw_attention, draw_heads, draw_positions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+View = Literal["attention", "alignment", "positions", "heads"]
+VIEWS = ("attention", "alignment", "positions", "heads")
+
+
+def draw(told: story.Story, view: View | None = None, *, path: str | Path | None = None) -> Figure:
+    """Unless told which: the alignment of a model that reads one text and writes another, else all heads of a layer.
+    Of the layers that are kept in full, the last is drawn."""
+    crossing = [each for each in told.attention if each.kind != "self"]
+    chosen = view or ("alignment" if crossing else "attention")
+    match chosen:
+        case "attention":
+            return _attention(told, path)
+        case "alignment":
+            if not crossing:
+                raise InputError("--view alignment: this model reads and writes the same text; try --view attention")
+            return _alignment(told, _layer(crossing), path)
+        case "positions":
+            return _positions(told, path)
+        case "heads":
+            return _heads(told, path)
+    raise InputError(f"--view {chosen!r} is not one of {', '.join(VIEWS)}")
+
+
+def texts(told: story.Story, sequence: str) -> list[str]:
+    return [token.text for token in told.sequences[sequence].tokens]
+
+
+def written(told: story.Story, each: story.Attention) -> list[str]:
+    """The rows of a cross-attention by what was chosen there, which is the next token and not the one read."""
+    assert told.output is not None
+    return [next(one.text for one in row.candidates if one.id == row.chosen) for row in told.output.rows]
+
+
+def _layer(given: list[story.Attention]) -> story.Attention:
+    full = [each for each in given if each.q is not None]
+    return (full or given)[-1]
+
+
+def _attention(told: story.Story, path: str | Path | None) -> Figure:
+    own = [each for each in told.attention if each.kind == "self"] or told.attention
+    if not own:
+        raise InputError("--view attention: there is none in this story")
+    each = _layer(own)
+    return draw_attention(
+        story.numbers(each.weights),
+        queries=texts(told, each.queries),
+        keys=texts(told, each.keys),
+        path=path,
+        title=f"{told.title}  ({each.stack} layer {each.layer})",
+    )
+
+
+def _alignment(told: story.Story, each: story.Attention, path: str | Path | None) -> Figure:
+    heads = f", mean of {each.heads} heads" if each.heads > 1 else ""
+    return draw_alignment(
+        story.numbers(each.weights).mean(0),
+        columns=texts(told, each.keys),
+        rows=written(told, each),
+        path=path,
+        title=f"{told.title}  (layer {each.layer}{heads})",
+    )
+
+
+def _positions(told: story.Story, path: str | Path | None) -> Figure:
+    for each in told.embedding:
+        position = each.position
+        if position.values is not None or position.angles is not None:
+            turned = position.values is None
+            values = position.angles if turned else position.values
+            assert values is not None
+            return draw_positions(
+                values, angles=turned, path=path, title=f"{told.model.name}: {position.kind} positions"
+            )
+    raise InputError("--view positions: this model has no vectors or angles that mark positions")
+
+
+def _heads(told: story.Story, path: str | Path | None) -> Figure:
+    if not told.heads:
+        raise InputError("--view heads: there is no score here that heads could change")
+    names = sorted({row.name for row in told.heads}, key=lambda name: ("encoder." not in name, _order(told, name)))
+    change = np.full((len(names), 1 + max(row.head for row in told.heads)), np.nan)
+    for row in told.heads:
+        change[names.index(row.name), row.head] = row.change
+    about = "" if told.attribution is None else f"  (score: {told.attribution.target})"
+    rows = [name.replace("stack.blocks.", "layer ").replace(".", " ") for name in names]
+    return draw_heads(change, rows=rows, path=path, title=f"{told.title}{about}")
+
+
+def _order(told: story.Story, name: str) -> tuple[int, str]:
+    assert told.heads is not None
+    return next(row.layer for row in told.heads if row.name == name), name

@@ -29,7 +29,7 @@ def draw(told: story.Story, view: View | None = None, *, path: str | Path | None
         case "alignment":
             if not crossing:
                 raise InputError("--view alignment: this model reads and writes the same text; try --view attention")
-            return _alignment(told, _layer(crossing), path)
+            return _alignment(told, _last(crossing), path)
         case "positions":
             return _positions(told, path)
         case "heads":
@@ -37,26 +37,31 @@ def draw(told: story.Story, view: View | None = None, *, path: str | Path | None
     raise InputError(f"--view {chosen!r} is not one of {', '.join(VIEWS)}")
 
 
+def shown_layer(told: story.Story) -> story.Attention:
+    """Of the attentions over the text itself, where there are such: the last that is kept in full, else the last."""
+    own = [each for each in told.attention if each.kind == "self" and each.queries != "source"]
+    return _last(own or told.attention)
+
+
 def texts(told: story.Story, sequence: str) -> list[str]:
     return [token.text for token in told.sequences[sequence].tokens]
 
 
-def written(told: story.Story, each: story.Attention) -> list[str]:
+def _written(told: story.Story) -> list[str]:
     """The rows of a cross-attention by what was chosen there, which is the next token and not the one read."""
     assert told.output is not None
     return [next(one.text for one in row.candidates if one.id == row.chosen) for row in told.output.rows]
 
 
-def _layer(given: list[story.Attention]) -> story.Attention:
+def _last(given: list[story.Attention]) -> story.Attention:
     full = [each for each in given if each.q is not None]
     return (full or given)[-1]
 
 
 def _attention(told: story.Story, path: str | Path | None) -> Figure:
-    own = [each for each in told.attention if each.kind == "self"] or told.attention
-    if not own:
+    if not told.attention:
         raise InputError("--view attention: there is none in this story")
-    each = _layer(own)
+    each = shown_layer(told)
     return draw_attention(
         story.numbers(each.weights),
         queries=texts(told, each.queries),
@@ -71,7 +76,7 @@ def _alignment(told: story.Story, each: story.Attention, path: str | Path | None
     return draw_alignment(
         story.numbers(each.weights).mean(0),
         columns=texts(told, each.keys),
-        rows=written(told, each),
+        rows=_written(told),
         path=path,
         title=f"{told.title}  (layer {each.layer}{heads})",
     )

@@ -1,0 +1,268 @@
+"""Room: explain. The worked examples of the notes that Headway grew from, as stories: their numbers, worked out by the
+formula that every model here uses. Where a note slips, the section says what holds (`docs/seeds.md` has the list)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from headway.errors import InputError
+from headway.explain import story
+from headway.layers.attend import attend_with_weights, attention_weights
+from headway.layers.masks import CAUSAL, Mask
+from headway.layers.positions import sinusoids
+
+CHASING = [-2.0, 3.0, 2.5, -1.0, 1.5, -2.0]
+CAT = [-1.8, 2.8, 3.0, 0.2, 2.5, -1.5]
+MOUSE = [-1.5, -2.0, 2.8, -0.5, -2.0, 3.0]
+
+
+def example(name: str) -> story.Story:
+    if name not in EXAMPLES:
+        raise InputError(f"--example {name!r}: the examples are {', '.join(EXAMPLES)}")
+    return EXAMPLES[name]()
+
+
+def chasing() -> story.Story:
+    """Seed 002: 26.05 and −4.5."""
+    looked = _looked(
+        q=[CHASING], k=[CAT, MOUSE], queries="target", keys="source", name="chasing looks at cat and mouse"
+    )
+    rows = [
+        [str(i), *(f"{q:g} × {k:g} = {q * k:g}  {_verdict(q * k)}" for k in (cat, mouse))]
+        for i, (q, cat, mouse) in enumerate(zip(CHASING, CAT, MOUSE, strict=True))
+    ]
+    sums = [sum(q * k for q, k in zip(CHASING, key, strict=True)) for key in (CAT, MOUSE)]
+    scaled = [total / math.sqrt(6) for total in sums]
+    weights = looked.weights[0, 0].tolist()
+    rows += [
+        ["sum", *(f"{total:.4g}" for total in sums)],
+        ["÷ √6", *(f"{score:.3f}" for score in scaled)],
+        ["softmax", *(f"{weight:.6f}" for weight in weights)],
+    ]
+    return _told(
+        "What is chasing looking for?",
+        {"target": ("the token that asks", ["chasing"]), "source": ("the tokens it may look at", ["cat", "mouse"])},
+        [looked],
+        [
+            story.Section(
+                "A dot product, term by term",
+                [
+                    "In “The cats are chasing the mouse”, the token chasing asks with its query: six numbers that say "
+                    "what it is looking for. Each other token answers with its key: six numbers that say what it has "
+                    "to offer.",
+                    "Multiply number by number. Where both have the same sign the term is positive, a match; where "
+                    "they differ it is negative, a mismatch. The sum is the score.",
+                    "The score is divided by the square root of the number of terms, √6, so that longer vectors do not "
+                    "give larger scores merely by having more terms; and softmax turns the scores into shares of one.",
+                ],
+                story.Table(["number", "chasing · cat", "chasing · mouse"], rows),
+            )
+        ],
+    )
+
+
+def three_words() -> story.Story:
+    """Seed 001: the table of “Action gets results”, with vectors of 64 numbers."""
+    words = ["Action", "gets", "results"]
+    q, k, v = np.random.default_rng(0).normal(size=(3, 3, 64)).astype(np.float32)
+    looked = _looked(q=q, k=k, v=v, queries="text", keys="text", name="Action gets results")
+    scores = q @ k.T
+    rows = [
+        [
+            f"{asks} → {other}",
+            f"{scores[i, j]:.3f}",
+            f"{scores[i, j] / 8:.3f}",
+            f"{looked.weights[0, i, j]:.3f}",
+            f"{looked.weights[0, i, j]:.3f} × v({other})",
+            "" if j < 2 or looked.z is None else f"z({asks}) = {_start(looked.z[0, i])}",
+        ]
+        for i, asks in enumerate(words)
+        for j, other in enumerate(words)
+    ]
+    return _told(
+        "Action gets results",
+        {"text": ("text", words)},
+        [looked],
+        [
+            story.Section(
+                "Score, divide, softmax, sum",
+                [
+                    "Every word asks every word, itself included: its query times their keys gives the scores.",
+                    "Each score is divided by 8, the square root of 64, the size of a query. It has nothing to do with "
+                    "how many words there are: three words or three hundred, the divisor stays 8.",
+                    "Softmax makes each word's three scores positive and lets them sum to one. The values, weighed by "
+                    "these shares and added, are what the word carries on: z.",
+                    "The 64 numbers of each vector are drawn at random here; in a model they are learned.",
+                ],
+                story.Table(["who asks whom", "score", "score / 8", "softmax", "softmax × v", "sum"], rows),
+            )
+        ],
+    )
+
+
+def soft_dictionary() -> story.Story:
+    """Seed 002: a dictionary that answers with a mixture."""
+    words, sounds = ["dog", "wolf", "cat"], ["bark", "howl", "meow"]
+    looked = _looked(
+        q=[[1.0]], k=[[4.0], [3.0], [-1.0]], v=np.eye(3), queries="target", keys="source",
+        name="husky looks up its sound", scale=1.0,
+    )  # fmt: skip
+    shares = looked.weights[0, 0].tolist()
+    rows = [
+        [word, f"{score:g}", f"{share:.1%}", sound]
+        for word, score, share, sound in zip(words, (4, 3, -1), shares, sounds, strict=True)
+    ]
+    return _told(
+        "A dictionary that answers with a mixture",
+        {"target": ("what is looked up", ["husky"]), "source": ("the entries", words)},
+        [looked],
+        [
+            story.Section(
+                "Husky is in no entry, and still gets an answer",
+                [
+                    "A dictionary in a program finds a key or it does not. Attention compares the query with every key "
+                    "and takes something of every value: much where they are alike, next to nothing where they are "
+                    "not.",
+                    "With likenesses of 4, 3 and −1 the answer is mostly bark with some howl in it. Each value is "
+                    "written here as one of three axes, so the weighted sum z shows the mixture itself.",
+                ],
+                story.Table(["key", "likeness", "share", "value"], rows),
+            )
+        ],
+    )
+
+
+def masked() -> story.Story:
+    """Seeds 001 and 002: a word that is being written must not see those after it."""
+    words = ["Attention", "is", "all", "you", "need"]
+    ones = np.ones((5, 1))
+    looked = _looked(q=ones, k=ones, v=np.eye(5), queries="text", keys="text", name="looking back", mask=CAUSAL)
+    return _told(
+        "No looking ahead",
+        {"text": ("text", words)},
+        [looked],
+        [
+            story.Section(
+                "The future has no weight at all",
+                [
+                    "A decoder writes from left to right. When it learns, the whole text is there at once, so what "
+                    "comes later is masked: its scores become minus infinity before the softmax.",
+                    "The rest still sums to one. Here all scores are equal, and so the first word has only itself, the "
+                    "second half and half, the fifth a fifth of each.",
+                    "This is not dropout: nothing is set to zero at random, and nothing leaks.",
+                ],
+            )
+        ],
+    )
+
+
+def positions() -> story.Story:
+    """Seed 002, and the 2017 paper's section 3.5: waves that tell each place from every other."""
+    words = ["The", "cats", "are", "chasing", "the", "mouse"]
+    token = np.random.default_rng(1).normal(size=(len(words), 32)).astype(np.float32)
+    waves = sinusoids(len(words), 32).numpy()
+    place = story.Position("sinusoidal", waves)
+    return _told(
+        "Where a word stands",
+        {"text": ("text", words)},
+        [],
+        [
+            story.Section(
+                "Sine and cosine",
+                [
+                    "Attention treats a text as a bag of tokens: shuffle them and every token finds the same. So each "
+                    "place gets a vector of its own, which is added to the token's.",
+                    "Its numbers are sines and cosines of the place, from fast waves in the first numbers to slow ones "
+                    "in the last. “The” and “the” begin with the same kind of vector and end up told apart.",
+                    "The tokens' own numbers are drawn at random here; in a model they are learned.",
+                ],
+            )
+        ],
+        embedding=[story.Embedding("text", token, place, token + waves)],
+    )
+
+
+EXAMPLES: dict[str, Callable[[], story.Story]] = {
+    "chasing": chasing,
+    "three-words": three_words,
+    "soft-dictionary": soft_dictionary,
+    "mask": masked,
+    "positions": positions,
+}
+
+
+def _looked(
+    *,
+    q: Sequence[Sequence[float]] | np.ndarray,  # (query, size)
+    k: Sequence[Sequence[float]] | np.ndarray,
+    v: np.ndarray | None = None,
+    queries: str,
+    keys: str,
+    name: str,
+    scale: float | None = None,
+    mask: Mask | None = None,
+) -> story.Attention:
+    """One head, worked out by the formula itself."""
+    asked, offered = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k))
+    rule = Mask() if mask is None else mask
+    size = offered.shape[-1]
+    if v is None:
+        _, weights = attention_weights(asked, offered, mask=rule, scale=scale)
+        found = None
+    else:
+        values = torch.tensor(np.asarray(v, dtype=np.float32))[None, None]
+        summed, weights = attend_with_weights(asked, offered, values, mask=rule, scale=scale)
+        found = values[0].numpy(), summed[0].numpy()
+    shape = weights.shape[2], weights.shape[3]
+    allowed = rule.tensor(shape[0], shape[1], torch.device("cpu"))
+    return story.Attention(
+        name=name,
+        stack="encoder" if mask is None else "decoder",
+        layer=0,
+        kind="self" if queries == keys else "cross",
+        queries=queries,
+        keys=keys,
+        causal=rule.causal,
+        scale=1 / math.sqrt(size) if scale is None else scale,
+        heads=1,
+        kv_heads=1,
+        weights=weights[0].numpy(),
+        mask=np.ones(shape, dtype=bool) if allowed is None else allowed.numpy(),
+        q=asked[0].numpy(),
+        k=offered[0].numpy(),
+        v=None if found is None else found[0],
+        z=None if found is None else found[1],
+    )
+
+
+def _told(
+    title: str,
+    sequences: dict[str, tuple[str, list[str]]],
+    attention: list[story.Attention],
+    sections: list[story.Section],
+    embedding: list[story.Embedding] | None = None,
+) -> story.Story:
+    return story.Story(
+        title=title,
+        model=story.Model("worked example", "by hand", "encoder"),
+        sequences={
+            name: story.Sequence(label, [story.Token(word, number) for number, word in enumerate(words)])
+            for name, (label, words) in sequences.items()
+        },
+        attention=attention,
+        embedding=embedding or [],
+        example=sections,
+    )
+
+
+def _verdict(term: float) -> str:
+    size = "strong " if abs(term) >= 5 else "minor " if abs(term) < 1 else ""
+    return f"({size}{'match' if term > 0 else 'mismatch'})"
+
+
+def _start(vector: np.ndarray) -> str:
+    return "[" + ", ".join(f"{number:.2f}" for number in vector[:3]) + ", …]"

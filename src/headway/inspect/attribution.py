@@ -12,11 +12,10 @@ layers make of it counts for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import InputError
@@ -66,40 +65,44 @@ def attribute(
         output = model(**inputs)
     given = logit(token, position=position, row=row)(output).item()
     mask = inputs.get("decoder_mask" if prefix else "mask")
-    way = _Way(prefix, {name: values[-1][row].double() for name, values in seen.items()})
-    hidden = output.hidden[row].double()  # (length, width)
-    reading = _reading(part, len(hidden), token, position=position, mask=None if mask is None else mask[row : row + 1])
-    way.through_head(reading, hidden)
+    hidden = output.hidden[row]  # (length, width)
+    head = _reading(part, len(hidden), token, position=position, mask=None if mask is None else mask[row : row + 1])
+    way = _Way(prefix, {name: values[-1][row].index_select(-2, head.read) for name, values in seen.items()})
+    way.through_head(head, hidden[head.read])
     way.through_stack(part)
     return Attribution(given, way.parts[::-1])
 
 
 class _Way:
-    """The way back from the logit. `pull` is what each number at the present place is worth to the logit; a step back
-    notes what the step itself adds, and carries the pull through it."""
+    """The way back from the logit, at the positions that the head reads. `pull` is what each number at the present
+    place is worth to the logit; a step back notes what the step itself adds, and carries the pull through it."""
 
     def __init__(self, prefix: str, values: Mapping[str, Tensor]):
         self.prefix, self.values = prefix, values
         self.parts: list[Contribution] = []  # the last first
-        self.pull = torch.ones((), dtype=torch.float64)
+        self.pull = torch.empty(0)
 
-    def note(self, name: str, written: Tensor | None, *, head: int | None = None) -> None:
-        if written is not None:
-            self.parts.append(Contribution(self.prefix + name, head, (self.pull * written).sum().item()))
+    def note(self, name: str, written: Tensor, *, head: int | None = None) -> None:
+        self.parts.append(Contribution(self.prefix + name, head, (self.pull * written).sum().item()))
 
-    def through_head(self, head: _Reading, hidden: Tensor) -> None:
-        self.pull = torch.ones_like(hidden[0, 0])
-        self.note(f"{head.name}.bias", head.bias)
+    def note_bias(self, name: str, bias: Tensor | None) -> None:
+        if bias is not None and bias.any():
+            self.note(f"{name}.bias", bias)
+
+    def through_head(self, head: _Reading, hidden: Tensor) -> None:  # hidden: (read, width)
+        self.pull = torch.ones_like(head.pooling[0])
+        self.note_bias(head.name, head.bias)
         self.pull = head.row.double()  # (width)
         if head.dense is not None and head.activation is not None:
-            x = F.linear(head.pooling @ hidden, head.dense.weight.double(), head.dense.bias.double())
+            weight, bias = _affine(head.dense, hidden)
+            x = (head.pooling @ hidden.double()) @ weight + bias
             y = head.activation(x)
             if head.norm is not None:
                 self.through_norm(f"{head.name}.norm", head.norm, y)
             self.pull = self.pull * torch.where(x == 0, 0.0, y / x)  # every activation here is zero at zero
-            self.note(f"{head.name}.dense.bias", head.dense.bias)
-            self.pull = self.pull @ head.dense.weight.double()
-        self.pull = head.pooling[:, None] * self.pull  # (length, width)
+            self.note_bias(f"{head.name}.dense", bias)
+            self.pull = weight @ self.pull
+        self.pull = head.pooling[:, None] * self.pull  # (read, width)
 
     def through_stack(self, part: Encoder | Decoder) -> None:
         kinds = ("attention", "cross", "feedforward") if part.stack.config.block.cross else ("attention", "feedforward")
@@ -110,11 +113,10 @@ class _Way:
             self.through_norm("stack.final_norm", part.stack.final_norm, streams[-1])
         for name, before in zip(reversed(names), reversed(streams[:-1]), strict=True):
             branch = self.values[f"{self.prefix}{name}_residual.branch"]
-            residual = part.get_submodule(f"{name}_residual")
+            residual, module = part.get_submodule(f"{name}_residual"), part.get_submodule(name)
             assert isinstance(residual, Residual)
             if residual.post:
-                self.through_norm(f"{name}_residual.norm", residual.norm, before + branch)
-            module = part.get_submodule(name)
+                self.through_norm(f"{name}_residual.norm", residual.norm, before.double() + branch)
             if isinstance(module, Attention):
                 self.note_heads(name, module)
             else:
@@ -122,21 +124,24 @@ class _Way:
         self.note("embedding", streams[0])
 
     def note_heads(self, name: str, attention: Attention) -> None:
-        z = self.values[f"{self.prefix}{name}.z"]  # (head, length, head_size)
-        weight = attention.output.weight.double().unflatten(1, (attention.heads, -1))  # (width, head, head_size)
-        self.note(f"{name}.output.bias", attention.output.bias)
-        for head in reversed(range(attention.heads)):
-            self.note(name, z[head] @ weight[:, head].T, head=head)
+        z = self.values[f"{self.prefix}{name}.z"]  # (head, read, head_size)
+        alone = torch.eye(len(z), dtype=z.dtype, device=z.device)[:, None, :, None] * z.transpose(0, 1)
+        bias = attention.output(torch.zeros_like(z[0, 0]).repeat(len(z)))
+        written = attention.output(alone.flatten(2)).double() - bias  # (head, read, width)
+        self.note_bias(f"{name}.output", bias)
+        for head in reversed(range(len(z))):
+            self.note(name, written[head], head=head)
 
     def through_norm(self, name: str, norm: nn.Module, x: Tensor) -> None:
         """Held at the scale it has for `x`, a norm is linear."""
+        x = x.double()
         if isinstance(norm, BatchNorm):
             scale = torch.rsqrt(norm.running_var.double() + norm.eps) * norm.weight
-            self.note(f"{name}.bias", norm.bias - norm.running_mean * scale)
+            self.note_bias(name, norm.bias - norm.running_mean * scale)
             self.pull = self.pull * scale
             return
         assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
-        self.note(f"{name}.bias", getattr(norm, "bias", None))
+        self.note_bias(name, getattr(norm, "bias", None))
         if norm.weight is not None:
             self.pull = self.pull * norm.weight
         if isinstance(norm, nn.LayerNorm):  # takes the mean out, of what is written as of x
@@ -152,10 +157,11 @@ class _Reading:
     any, and a row of the projection."""
 
     name: str
-    pooling: Tensor  # (length), the share of each position
+    read: Tensor  # the positions it reads
+    pooling: Tensor  # (read), the share of each
     row: Tensor  # (width)
     bias: Tensor | None
-    dense: nn.Linear | None = None
+    dense: nn.Module | None = None
     activation: Callable[[Tensor], Tensor] | None = None
     norm: nn.Module | None = None
 
@@ -164,22 +170,33 @@ def _reading(part: Encoder | Decoder, length: int, token: int, *, position: int,
     head, name = part.head, "head"
     if isinstance(head, Pooler) and head.language is not None:
         head, name = head.language, "head.language"
-    each = torch.eye(length, dtype=torch.float64, device=next(part.parameters()).device)
+    device = next(part.parameters()).device
+    each = torch.eye(length, dtype=torch.float64, device=device)
+    index = torch.tensor([token], device=device)
+
+    def reading(pooling: Tensor, table: Tensor, bias: Tensor | None, *more: Any) -> _Reading:
+        read = pooling.nonzero()[:, 0]
+        row = torch.index_select(table, 0, index)[0]
+        return _Reading(name, read, pooling[read], row, None if bias is None else bias[token], *more)
+
     if isinstance(head, LanguageHead):
-        table = token_table(part) if head.project is None else head.project.weight
+        table = token_table(part) if head.project is None else head.project.table
         assert table is not None
-        bias = None if head.bias is None else head.bias[token]
-        return _Reading(name, each[position], table[token] * head.scale, bias, head.dense, head.activation, head.norm)
+        made = reading(each[position], table, head.bias, head.dense, head.activation, head.norm)
+        return replace(made, row=made.row * head.scale)
     if isinstance(head, TokenHead):
-        return _Reading(name, each[position], *_row(head.project, token))
+        return reading(each[position], head.project.weight, head.project.bias)
     if isinstance(head, ClassifyHead):
-        pooling = pool(each[None], mask, head.pool)[0]
-        return _Reading(name, pooling, *_row(head.project, token), head.dense, head.activation)
+        pooling, project = pool(each[None], mask, head.pool)[0], head.project
+        return reading(pooling, project.weight, project.bias, head.dense, head.activation)
     if isinstance(head, Pooler) and head.next_sentence is not None:
-        pooling = pool(each[None], mask, "first")[0]
-        return _Reading(name, pooling, *_row(head.next_sentence, token), head.dense, head.activation)
+        pooling, project = pool(each[None], mask, "first")[0], head.next_sentence
+        return reading(pooling, project.weight, project.bias, head.dense, head.activation)
     raise InputError(f"{type(head).__name__} gives no logit to attribute")
 
 
-def _row(project: nn.Linear, token: int) -> tuple[Tensor, Tensor | None]:
-    return project.weight[token], None if project.bias is None else project.bias[token]
+def _affine(dense: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:
+    """(weight (in, out), bias (out)) of a dense layer, however it stores them: it is asked."""
+    width = like.shape[-1]
+    bias = dense(like.new_zeros(width)).double()
+    return dense(torch.eye(width, dtype=like.dtype, device=like.device)).double() - bias, bias

@@ -17,6 +17,7 @@ from headway.inspect.parts import Names, attentions_of, choose, evaluating, uniq
 from headway.models.outputs import Output
 
 Score = Callable[[Output], Tensor]  # what the question is about, as one number
+NAMES = ("row", "position", "token")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,12 @@ def logit(token: int, *, position: int = -1, row: int = 0) -> Score:
     def score(output: Output) -> Tensor:
         if output.logits is None:
             raise InputError("the model has no head that gives logits")
-        logits = output.logits[row]
-        return logits[token] if logits.ndim == 1 else logits[position, token]
+        labels = output.logits.ndim == 2  # (batch, labels); else (batch, length, vocab or labels)
+        index = (row, token) if labels else (row, position, token)
+        for at, size, name in zip(index, output.logits.shape, ("row", "token") if labels else NAMES, strict=True):
+            if not -size <= at < size:
+                raise InputError(f"{name} {at} is not there: the logits are {tuple(output.logits.shape)}")
+        return output.logits[index]
 
     return score
 

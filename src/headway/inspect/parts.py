@@ -63,8 +63,8 @@ def speaker(model: nn.Module) -> tuple[str, Encoder | Decoder]:
 
 
 def token_table(part: Encoder | Decoder) -> Tensor | None:
-    """(vocab, width), which a head may be tied to; None for images."""
-    return part.embedding.tokens.weight if isinstance(part.embedding, Embedding) else None
+    """(vocab, width), or what stands for it; a head may be tied to it. None for images."""
+    return part.embedding.tokens.table if isinstance(part.embedding, Embedding) else None
 
 
 @contextmanager

@@ -171,8 +171,8 @@ def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
 
 def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
     ids = task.asked(value, 1)
-    parts = [part for part in value.split(task.mask) if part.strip()]
-    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in parts[:-1]), *parts[-1:]]))
+    *before, rest = value.split(task.mask)
+    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]))
     places = [at for at, index in enumerate(ids) if index == task.tokenizer.mask_id]
 
     def tell(output: Output) -> story.Output:

@@ -46,7 +46,7 @@ def collect(
     shown = shorten(task, value, first=first, last=last)
     with evaluating(bundle.model):
         asked = _ask(bundle, task, shown, against=against)
-        if shown != value and isinstance(shown, str | dict):
+        if shown is not value and shown != value:
             asked = replace(asked, note=[*asked.note, _shortened(first, last)])
         if isinstance(bundle.model, RecurrentEncoderDecoder):
             return _recurrent(bundle, task, asked, title=_title(bundle, given))

@@ -73,12 +73,13 @@ def _attention(told: story.Story, path: str | Path | None) -> Figure:
 
 def _alignment(told: story.Story, each: story.Attention, path: str | Path | None) -> Figure:
     heads = f", mean of {each.heads} heads" if each.heads > 1 else ""
+    answer = "" if told.output is None else f" → {told.output.answer}"
     return draw_alignment(
         story.numbers(each.weights).mean(0),
         columns=texts(told, each.keys),
         rows=_written(told),
         path=path,
-        title=f"{told.title}  (layer {each.layer}{heads})",
+        title=f"{told.title}{answer}  (layer {each.layer}{heads})",
     )
 
 

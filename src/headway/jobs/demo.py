@@ -1,20 +1,16 @@
-"""Room: jobs. The demo: from nothing to a tested translator of dates and a picture of what it looks at."""
+"""Room: jobs. The demo: from nothing to a tested translator of dates, a picture of what it looks at, and a page with
+every number of one answer."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from pathlib import Path
-from typing import Any, cast
 
-import torch
-
-from headway.bundle import Bundle
-from headway.inspect import draw_alignment, record
+from headway.explain import explain
 from headway.jobs.plan import make_plan
 from headway.jobs.training import Say, progress, run_plan
 from headway.jobs.using import evaluate
-from headway.tasks.translate import Translate
 
 INPUTS = [
     "the 3rd of May 1998",
@@ -42,26 +38,14 @@ def run_demo(out: Path, *, say: Say) -> dict[str, float]:
     width = max(map(len, INPUTS))
     for text, answer in zip(INPUTS, trained.bundle(INPUTS), strict=True):
         say(f"  {text:<{width}}  →  {answer}")
-    picture = out / "alignment.png"
-    draw(trained.bundle, INPUTS[0], picture)
-    say(f"\nWhat it looked at while writing: {picture}")
+    explained = explain(trained.bundle, INPUTS[0])
+    explained.draw("alignment", path=out / "alignment.png")
+    say(f"\nWhat it looked at while writing:  {out / 'alignment.png'}")
+    say(f"Every number of that answer:      {explained.save(out / 'explain.html')}  (open it in a browser)")
     say(f"Done in {(time.monotonic() - began) / 60:.1f} minutes. Try next:")
     say(f"  headway run {out} 'christmas eve'          what does it make of something it never saw?")
+    say(f"  headway explain {out} 'christmas eve'      why does it answer that? every number, as a page")
     say(f"  headway info {out}                         every part of the model, counted")
     say("  headway train classify                      another task, on its own built-in data")
     say("  headway train translate pairs.tsv           your own data: two columns, source and target")
     return scores
-
-
-@torch.no_grad()
-def draw(bundle: Bundle, text: str, path: Path) -> None:
-    """The cross-attention of the last layer, averaged over its heads, for one input and its answer."""
-    task, model = cast(Translate, bundle.task), cast(Any, bundle.model)
-    source = task.source_ids(text, where="input")
-    target = task.target_ids(bundle(text), where="answer")
-    shifted = torch.tensor([[task.start_id, *target[:-1]]], device=bundle.device)
-    with record(model, "*cross.weights") as seen:
-        model(torch.tensor([source], device=bundle.device), decoder_ids=shifted)
-    weights = list(seen.values())[-1][0][0].mean(0).cpu().numpy()  # (target, source)
-    names = task.tokenizer.tokens
-    draw_alignment(weights, columns=names(source), rows=names(target), path=path, title=f"{text} → {bundle(text)}")

@@ -1,0 +1,78 @@
+"""`headway explain`: a page, pictures, a terminal view, worked examples, and errors that say what to do."""
+
+from pathlib import Path
+
+import pytest
+from support.stories import bundle
+from typer.testing import CliRunner
+
+from headway.cli import app
+from headway.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bundle("translate").save(tmp_path_factory.mktemp("explain") / "dates")
+
+
+def run(*arguments: object) -> str:
+    found = CliRunner().invoke(app, ["explain", *map(str, arguments)])
+    if isinstance(found.exception, InputError):
+        raise found.exception
+    assert found.exit_code == 0, found.output + repr(found.exception)
+    return found.output
+
+
+def test_a_page_is_written_and_its_size_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = run(folder, "May 3, 1998", "--against", "1998-05-03")
+    page = tmp_path / "explain.html"
+    assert said.startswith("explain.html  ") and "MB" in said
+    text = page.read_text(encoding="utf-8")
+    assert "May 3, 1998" in text and page.stat().st_size < 5_000_000
+    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+
+
+def test_pictures_are_drawn_without_a_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(folder, "May 3", "--against", "05-03", "--png", "a.png", "--svg", "a.svg")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG") and "<svg" in (tmp_path / "a.svg").read_text()
+    for view in ("attention", "alignment", "positions", "heads"):
+        run(folder, "May 3", "--against", "05-03", "--png", f"{view}.png", "--view", view)
+        assert (tmp_path / f"{view}.png").exists()
+    assert not (tmp_path / "explain.html").exists()
+
+
+def test_the_terminal_view_writes_no_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = run(folder, "May 3, 1998", "--terminal")
+    assert "source" in said and "answer" in said and not list(tmp_path.iterdir())
+
+
+def test_worked_examples(tmp_path: Path) -> None:
+    names = run("--example", "list").split()
+    assert names[:2] == ["chasing", "three-words"]
+    for name in names:
+        page = tmp_path / f"{name}.html"
+        run("--example", name, "-o", page)
+        assert page.stat().st_size > 10_000
+    assert "26.05" in (tmp_path / "chasing.html").read_text() and "-4.5" in (tmp_path / "chasing.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--example", "nothing"], "the examples are chasing"),
+        ([], "takes MODEL and INPUT"),
+        (["MODEL", "May 3", "--layers", "x"], "such as 0,5"),
+        (["MODEL", "May 3", "--layers", "9"], "layers are 0 to"),
+        (["MODEL", "May 3", "--view", "heads"], "--png or --svg"),
+        (["MODEL", "May 3", "--png", "a.svg"], r"ends in \.png"),
+        (["MODEL", "May 3", "--png", "a.png", "--view", "lines"], "not one of attention"),
+        (["MODEL", "3 May " * 500], "--first N or --last N"),
+    ],
+)
+def test_errors_say_what_to_do(arguments: list[str], message: str, folder: Path, tmp_path: Path) -> None:
+    given = [str(folder) if each == "MODEL" else each for each in arguments]
+    with pytest.raises(InputError, match=message):
+        run(*given)

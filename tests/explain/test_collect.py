@@ -1,0 +1,237 @@
+"""The story of an answer holds the model's own numbers, for every shape of model and every task."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.stories import bundle, check_numbers
+
+from headway.bundle import Bundle
+from headway.errors import InputError
+from headway.explain import story
+from headway.explain.collect import collect
+from headway.explain.pieces import tokens
+from headway.models.build import build
+from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, StackConfig
+from headway.models.recipes import Size, block, decoder
+from headway.preprocess.text import Tokenizer
+
+TEXTS = {  # task → an input and the kind of its output
+    "generate": ("the model reads", "next"),
+    "classify": ("a broken screen again", "classes"),
+    "tag": ("Ada Lovelace went to Paris", "tags"),
+    "answer": ('{"question": "Who came?", "context": "Ada came to Paris in May."}', "span"),
+    "fill": ("the [MASK] is red", "fill"),
+    "embed": ("a cat on a mat", "vector"),
+    "translate": ("the 3rd of May 1998", "next"),
+}
+
+
+@pytest.fixture(scope="module")
+def bundles() -> dict[str, Bundle]:
+    return {name: bundle(name) for name in TEXTS}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_task_gives_a_story_of_real_numbers(name: str, bundles: dict[str, Bundle]) -> None:
+    text, kind = TEXTS[name]
+    told = collect(bundles[name], text)
+    assert told.output is not None and told.output.kind == kind
+    assert check_numbers(told) == len(told.attention) > 0
+    assert len(told.to_json()) < 4_900_000
+    for each in told.embedding:
+        assert each.result.shape == each.token.shape
+    for row in told.output.rows:
+        logits = [one.logit for one in row.candidates]
+        assert logits == sorted(logits, reverse=True)
+        assert row.chosen in [one.id for one in row.candidates]
+        if len(row.candidates) == row.count:
+            assert np.isclose(np.logaddexp.reduce(logits), row.logsumexp, atol=1e-5)
+    if told.attribution is not None:
+        assert np.isclose(sum(value for _, value in told.attribution.parts), told.attribution.logit, atol=1e-4)
+    assert (told.heads is None) == (kind == "vector")
+
+
+def test_the_last_row_is_the_models_next_token(bundles: dict[str, Bundle]) -> None:
+    told = collect(bundles["generate"], "the model reads", steps=3)
+    task, model = bundles["generate"].task, bundles["generate"].model
+    with torch.no_grad():
+        logits = model(torch.tensor([task.prompt("the model reads")])).logits[0, -1]
+    assert told.output is not None and told.generation is not None
+    row = told.output.rows[-1]
+    assert np.isclose(row.candidates[0].logit, float(logits.max()), atol=1e-5)
+    assert row.chosen == int(logits.argmax()) == told.generation.steps[0].id
+    assert len(told.generation.steps) == 3
+    assert [each.attention.shape[1] for each in told.generation.steps] == [
+        len(told.sequences["text"].tokens) + step for step in range(3)
+    ]
+    np.testing.assert_allclose(
+        told.generation.steps[0].attention, told.attention[-1].weights[:, -1], atol=1e-6
+    )  # the cache changes nothing
+
+
+def test_going_on_against_a_text(bundles: dict[str, Bundle]) -> None:
+    told = collect(bundles["generate"], "the model", against=" reads")
+    plain = collect(bundles["generate"], "the model")
+    assert told.output is not None and plain.output is not None
+    given = [token.id for token in told.sequences["text"].tokens]
+    assert [row.chosen for row in told.output.rows[:-1]] == given[1:]
+    assert "".join(token.text for token in told.sequences["text"].tokens) == "the model reads"
+    assert len(given) > len(plain.sequences["text"].tokens)
+
+
+def test_translation_against_a_target(bundles: dict[str, Bundle]) -> None:
+    told = collect(bundles["translate"], "the 3rd of May 1998", against="1998-05-03")
+    task, model = bundles["translate"].task, bundles["translate"].model
+    source, target = task.source_ids("the 3rd of May 1998", where=""), task.target_ids("1998-05-03", where="")
+    with torch.no_grad():
+        logits = model(torch.tensor([source]), decoder_ids=torch.tensor([[task.start_id, *target[:-1]]])).logits[0]
+    assert told.output is not None and told.generation is not None
+    assert [row.chosen for row in told.output.rows] == target == [step.id for step in told.generation.steps]
+    for at, row in enumerate(told.output.rows):
+        chosen = next(one for one in row.candidates if one.id == row.chosen)
+        assert np.isclose(chosen.logit, float(logits[at, target[at]]), atol=1e-5)
+        assert np.isclose(row.logsumexp, float(logits[at].logsumexp(0)), atol=1e-5)
+    kinds = {(each.stack, each.kind) for each in told.attention}
+    assert kinds == {("encoder", "self"), ("decoder", "self"), ("decoder", "cross")}
+
+
+def test_a_recurrent_model_tells_its_alignment() -> None:
+    told = collect(bundle("translate", architecture="bahdanau-gru"), "May 3, 1998", against="1998-05-03")
+    (alignment,) = told.attention
+    assert alignment.kind == "additive" and told.model.kind == "recurrent"
+    assert check_numbers(told) == 0
+    assert alignment.weights.shape == (1, *(len(told.sequences[n].tokens) for n in ("target", "source")))
+    assert [each.sequence for each in told.embedding] == ["source", "target"]
+    assert told.generation is not None
+    assert told.generation.steps[0].attention.shape == (1, alignment.weights.shape[2])
+
+
+def test_a_picture_is_read_in_patches() -> None:
+    made = bundle("classify-image")
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    told = collect(made, pixels)
+    read = told.sequences["text"]
+    assert told.model.kind == "vision" and len(read.tokens) == 65
+    assert read.picture is not None and (read.picture.rows, read.picture.columns) == (8, 8)
+    assert (read.tokens[0].text, read.tokens[9].text) == ("[class]", "row 2, column 1")
+    assert check_numbers(told) > 0
+    np.testing.assert_allclose(
+        told.embedding[0].token + told.embedding[0].position.values, told.embedding[0].result, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("bias", ["alibi", "window", "grouped"])
+def test_biases_windows_and_groups_are_told(bias: str) -> None:
+    from dataclasses import replace
+
+    plain = block(Size(width=32, layers=2, heads=4, dropout=0.0), "modern")
+    if bias == "grouped":
+        plain = replace(plain, attention=replace(plain.attention, kv_heads=2))
+    stack = StackConfig(
+        plain, 2, causal=True, score_bias="alibi" if bias == "alibi" else None,
+        windows=(3, None) if bias == "window" else (),
+    )  # fmt: skip
+    config = DecoderConfig(EmbeddingConfig(20, 32), stack, LanguageHeadConfig())
+    model = build(config)
+    torch.nn.init.normal_(model.embedding.tokens.weight)
+    told = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
+    assert check_numbers(told) == 2
+    kinds = {"alibi": told.attention[0].bias, "window": ~told.attention[0].mask[7, 4:5], "grouped": True}
+    assert np.all(kinds[bias] is not None) and np.any(kinds[bias])
+
+
+def test_a_bare_model_takes_ids_and_refuses_others() -> None:
+    config = decoder(Size(width=32, layers=1, heads=2, dropout=0.0), "classic", vocab=10, context=8)
+    made = Bundle(build(config), "headway", config)
+    told = collect(made, "3, 1 4")
+    assert [token.id for token in told.sequences["text"].tokens] == [3, 1, 4]
+    assert told.embedding[0].position.kind == "sinusoidal"
+    with pytest.raises(InputError, match="no tokenizer"):
+        collect(made, "three")
+    with pytest.raises(InputError, match="99 is not an id"):
+        collect(made, "3 99")
+    with pytest.raises(InputError, match=r"9 tokens, the model takes 8; .*--first N"):
+        collect(made, [1] * 9)
+
+
+def test_the_model_is_left_as_it_was(bundles: dict[str, Bundle]) -> None:
+    model = bundles["classify"].model
+    model.train()
+    first, second = (collect(bundles["classify"], "a broken screen").to_json() for _ in range(2))
+    assert first == second and model.training
+    assert not any(module._forward_hooks for module in model.modules())
+    model.eval()
+
+
+def test_layers_are_kept_as_asked(bundles: dict[str, Bundle]) -> None:
+    told = collect(bundles["classify"], "a broken screen", layers=[1])
+    assert [each.layer for each in told.attention] == [0, 1]
+    assert [each.q is None for each in told.attention] == [True, False]
+    assert any("--layers" in line for line in told.note)
+    with pytest.raises(InputError, match="layers are 0 to 1"):
+        collect(bundles["classify"], "a broken screen", layers=[2])
+
+
+def test_long_inputs_are_refused_with_a_choice(bundles: dict[str, Bundle]) -> None:
+    long = "the screen is broken again " * 400
+    with pytest.raises(InputError, match=r"tokens, the model takes 256; .*--first N or --last N"):
+        collect(bundles["classify"], long)
+    first = collect(bundles["classify"], long + "at last", first=20)
+    last = collect(bundles["classify"], long + "at last", last=20)
+    assert "".join(token.text for token in last.sequences["text"].tokens[1:-1]).endswith("at last")
+    assert len(first.sequences["text"].tokens) <= 22
+    assert any("first 20 tokens" in line for line in first.note)
+    with pytest.raises(InputError, match="one of them"):
+        collect(bundles["classify"], long, first=2, last=2)
+    with pytest.raises(InputError, match="from 1"):
+        collect(bundles["classify"], long, first=0)
+
+
+def test_a_label_can_be_held_against(bundles: dict[str, Bundle]) -> None:
+    labels = bundles["classify"].task.labels
+    told = collect(bundles["classify"], "a broken screen", against=labels[1])
+    assert told.output is not None and told.output.rows[0].chosen == 1
+    assert told.attribution is not None and labels[1] in told.attribution.target
+    with pytest.raises(InputError, match="not one of the labels"):
+        collect(bundles["classify"], "a broken screen", against="nonsense")
+
+
+HOSTILE = ["<script>alert(1)</script>", "שלום עולם", "\u202eabc", "👩‍👩‍👧 ok", "<s></s>[CLS] [MASK]", "a\0b", "  two  "]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char", "wordpiece"])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_spelt_exactly(kind: str, text: str) -> None:
+    tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind=kind, size=60)  # type: ignore[arg-type]
+    ids = tokenizer.encode(text, special=False)
+    found = "".join(token.text for token in tokens(tokenizer, ids, [text]))
+    if kind == "bpe":  # bytes of one character go by their own names
+        assert all(part in found for part in text.split() if part.isascii())
+    else:
+        assert found == text.rstrip() or found == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.characters(codec="ascii"), min_size=1, max_size=40))
+def test_ascii_text_is_put_together_again(text: str) -> None:
+    tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind="bpe", size=300)
+    ids = tokenizer.encode(text)
+    pieces = [token.text for token in tokens(tokenizer, ids, [text]) if token.id not in tokenizer.special_ids]
+    assert "".join(pieces) == text
+
+
+def test_a_story_can_be_told_of_a_file(bundles: dict[str, Bundle], tmp_path: Path) -> None:
+    import headway
+
+    bundles["classify"].save(tmp_path / "model")
+    found = headway.explain(tmp_path / "model", "a broken screen")
+    assert found.story.model.name == "model" and found.story.task == "classify"
+    assert isinstance(found.story, story.Story)
+    page = found.save(tmp_path / "deep" / "page.html")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+    assert headway.explain(bundles["classify"], "a broken screen").story.task == "classify"  # a second call, too

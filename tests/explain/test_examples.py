@@ -1,0 +1,47 @@
+"""The notes' worked examples come out of the formula with the notes' own numbers."""
+
+import numpy as np
+import pytest
+from support.stories import worked_out
+
+from headway.errors import InputError
+from headway.explain.examples import EXAMPLES, example
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_weights_follow_from_the_vectors(name: str) -> None:
+    for each in example(name).attention:
+        np.testing.assert_allclose(each.weights, worked_out(each), atol=1e-6)
+        if each.v is not None:
+            np.testing.assert_allclose(each.z, each.weights @ each.v, atol=1e-5)
+
+
+def test_chasing_scores_26_05_and_minus_4_5() -> None:
+    (looked,) = example("chasing").attention
+    np.testing.assert_allclose(looked.q[0] @ looked.k[0].T, [[26.05, -4.5]], atol=1e-5)
+    (section,) = example("chasing").example
+    rows = {row[0]: row[1:] for row in section.table.rows}
+    assert rows["sum"] == ["26.05", "-4.5"]
+    assert rows["1"] == ["3 × 2.8 = 8.4  (strong match)", "3 × -2 = -6  (strong mismatch)"]
+    assert rows["3"] == ["-1 × 0.2 = -0.2  (minor mismatch)", "-1 × -0.5 = 0.5  (minor match)"]
+
+
+def test_the_three_word_table_has_every_column() -> None:
+    (looked,), (section,) = example("three-words").attention, example("three-words").example
+    scores = looked.q[0] @ looked.k[0].T
+    assert looked.scale == 1 / 8 and len(section.table.rows) == 9
+    for number, row in enumerate(section.table.rows):
+        i, j = divmod(number, 3)
+        assert row[1:4] == [f"{scores[i, j]:.3f}", f"{scores[i, j] / 8:.3f}", f"{looked.weights[0, i, j]:.3f}"]
+
+
+def test_the_soft_dictionary_and_the_mask() -> None:
+    (looked,) = example("soft-dictionary").attention
+    assert [round(float(share), 2) for share in looked.weights[0, 0]] == [0.73, 0.27, 0.0]
+    (back,) = example("mask").attention
+    np.testing.assert_allclose(back.weights[0], np.tril(np.ones((5, 5))) / np.arange(1, 6)[:, None], atol=1e-7)
+
+
+def test_an_unknown_example_names_the_known() -> None:
+    with pytest.raises(InputError, match="three-words"):
+        example("four-words")

@@ -1,0 +1,61 @@
+"""Pictures from plain arrays: each draws its numbers and its labels, in the format that the file's ending names."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.inspect import draw_alignment, draw_attention, draw_heads, draw_positions
+
+RNG = np.random.default_rng(0)
+
+
+def drawn(figure) -> list[np.ndarray]:
+    return [np.asarray(image.get_array()) for axes in figure.axes for image in axes.get_images()]
+
+
+def labels(figure) -> set[str]:
+    texts = [t for axes in figure.axes for t in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    return {text.get_text() for text in texts}
+
+
+def test_an_alignment_draws_its_weights(tmp_path: Path) -> None:
+    weights = RNG.random((3, 4))
+    figure = draw_alignment(weights, columns=[" a", "$b", "\n", ""], rows=["x", "y", "z"], path=tmp_path / "a.svg")
+    assert np.array_equal(drawn(figure)[0], weights)
+    assert {"␣a", "⏎", "∅", r"\$b", "x"} <= labels(figure)
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<svg" in text
+
+
+@pytest.mark.parametrize("heads", [1, 4, 6])
+def test_every_head_is_drawn_once(heads: int, tmp_path: Path) -> None:
+    weights = RNG.random((heads, 3, 5))
+    figure = draw_attention(
+        weights, queries=list("abc"), keys=list("vwxyz"), path=tmp_path / "a.png", title="$100 & <b>"
+    )
+    found = [image for image in drawn(figure) if image.shape == (3, 5)]
+    assert len(found) == heads and all(np.array_equal(a, b) for a, b in zip(found, weights, strict=True))
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == [f"head {head}" for head in range(heads)]
+    assert set("abcvwxyz") <= labels(figure)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_angles_are_drawn_by_their_cosine() -> None:
+    angles = RNG.random((6, 4)) * 20
+    np.testing.assert_allclose(drawn(draw_positions(angles, angles=True))[0], np.cos(angles))
+    assert np.array_equal(drawn(draw_positions(angles))[0], angles)
+
+
+def test_heads_that_were_not_measured_stay_blank() -> None:
+    change = np.array([[0.5, -1.25], [np.nan, 0.0]])
+    figure = draw_heads(change)
+    written = [text.get_text() for text in figure.axes[0].texts]
+    assert written == ["0.5", "-1.2", "0"]
+    assert np.isnan(drawn(figure)[0][1, 0]) or np.ma.is_masked(figure.axes[0].get_images()[0].get_array()[1, 0])
+
+
+def test_a_letter_that_the_font_lacks_is_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    draw_alignment(np.eye(2), columns=["你好", "👩"], rows=["שלום", "b"], path=tmp_path / "a.png")
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]

@@ -1,0 +1,47 @@
+"""Small models of every shape, untrained, ready to be explained; and what holds of any story's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from support.task_run import started
+
+from headway.bundle import Bundle
+from headway.explain import story
+
+
+def bundle(name: str, *, rows: int = 60, **options: Any) -> Bundle:
+    task, model, _ = started(name, rows=rows, **options)
+    return Bundle(model, "headway", model.config, task.tokenizer, None, {}, task)
+
+
+def worked_out(each: story.Attention) -> np.ndarray:
+    """softmax(q·k · scale + bias, where the mask allows), from the story's own vectors, in double precision."""
+    assert each.q is not None and each.k is not None
+    keys = np.repeat(each.k, each.heads // each.kv_heads, axis=0).astype(np.float64)
+    scores = each.q.astype(np.float64) @ keys.transpose(0, 2, 1) * each.scale
+    if each.bias is not None:
+        scores = scores + each.bias
+    scores = np.where(each.mask, scores, -np.inf)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def check_numbers(told: story.Story) -> int:
+    """Every weight is the softmax of its scores, every z the sum of its values; returns how many were worked out."""
+    full = 0
+    for each in told.attention:
+        weights = story.numbers(each.weights)
+        shape = len(told.sequences[each.queries].tokens), len(told.sequences[each.keys].tokens)
+        assert weights.shape == (each.heads, *shape) and each.mask.shape == shape
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
+        assert (weights[:, ~each.mask] == 0).all()
+        if each.q is None:
+            continue
+        full += 1
+        np.testing.assert_allclose(weights, worked_out(each), atol=1e-5)
+        assert each.v is not None and each.z is not None
+        values = np.repeat(each.v, each.heads // each.kv_heads, axis=0)
+        np.testing.assert_allclose(each.z, worked_out(each) @ values, atol=2e-5)
+    return full

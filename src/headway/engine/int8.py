@@ -1,19 +1,19 @@
 """Room: engine. Weights as 8-bit integers: symmetric, one scale a row of outputs or a group of inputs within it.
 
 A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
-multiplies stays a float to the caller; a compiled kernel does it if there is one, else the matrix is written out in full
+multiplies stays a float to the caller; a compiled kernel does it if there is one, else the matrix is written out whole
 for the one product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.engine.compiler import can_compile
 from headway.engine.swap import swap_matrices
 from headway.errors import ConfigError
 from headway.layers.linear import Linear, TokenTable
@@ -47,8 +47,6 @@ class Int8Weight:
     """Stands where torch expects a weight. `F.linear` multiplies with it as it is; to everything else it is the matrix
     written out."""
 
-    product: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor] | None] = None  # a compiled one, if there is any
-
     def __init__(self, codes: Tensor, scale: Tensor):
         self.codes, self.scale = codes, scale
 
@@ -57,11 +55,18 @@ class Int8Weight:
 
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, in) → (…, out)"""
-        product = type(self).product
-        if product is None or x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_grad_enabled():
+        if not self._compiles(x):
             return F.linear(x, self.dense(x.dtype), bias)
-        y = product(x, self.codes, self.scale)
+        from headway.engine.product import int8_product
+
+        y = int8_product(x, self.codes, self.scale)
         return y if bias is None else y.add_(bias)
+
+    def _compiles(self, x: Tensor) -> bool:
+        group = self.codes.shape[1] // self.scale.shape[1]
+        fits = (self.scale.shape[1] == 1 or group % 16 == 0) and self.codes.is_contiguous()
+        plain = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+        return fits and plain and can_compile()
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -31,16 +31,22 @@ class LayerCache:
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Writes the new columns and returns everything so far."""
         end = self.length + keys.shape[2]
-        if self._keys is None or self._values is None or end > self._keys.shape[2]:
-            self._grow(keys, values, end)
-        assert self._keys is not None and self._values is not None
-        self._keys[:, :, self.length : end] = keys
-        self._values[:, :, self.length : end] = values
+        all_keys, all_values = self.with_room(keys, values)
+        all_keys[:, :, self.length : end] = keys
+        all_values[:, :, self.length : end] = values
         self.length = end
         return self.keys, self.values
 
-    def _grow(self, keys: Tensor, values: Tensor, needed: int) -> None:
-        room = max(needed, self._room, 2 * self.length)
+    def with_room(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The buffers themselves, with room for columns of these shapes behind what is written. Who writes them counts
+        `length` on."""
+        if self._keys is None or self._values is None or self.length + keys.shape[2] > self._keys.shape[2]:
+            self._grow(keys, values)
+        assert self._keys is not None and self._values is not None
+        return self._keys, self._values
+
+    def _grow(self, keys: Tensor, values: Tensor) -> None:
+        room = max(self.length + keys.shape[2], self._room, 2 * self.length)
         new_keys = keys.new_empty(*keys.shape[:2], room, keys.shape[3])
         new_values = values.new_empty(*values.shape[:2], room, values.shape[3])
         if self._keys is not None:

@@ -19,6 +19,11 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in FENCE.findall((REPOSITORY / page).read_text(encoding="utf-8"))]
 
 
+def shortened(line: str, page: str) -> str:
+    """The README's trainings run as written, for its outputs are shown; those of other pages only begin."""
+    return line if page == "README.md" else re.sub(r"--steps \d+", "--steps 2", line)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
     rows = [
@@ -32,7 +37,7 @@ def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
             commands = [[sys.executable, "-c", text]]
         else:
             lines = [line for line in text.splitlines() if line.startswith("headway ") and not PLACEHOLDER.search(line)]
-            commands = [[sys.executable, "-m", *shlex.split(line)] for line in lines]
+            commands = [[sys.executable, "-m", *shlex.split(shortened(line, page))] for line in lines]
         for command in commands:
             done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, f"{page}: {command[2:]}\n{done.stdout}\n{done.stderr}"

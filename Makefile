@@ -5,7 +5,7 @@ PIP_INSTALL := $(RUN) -m pip install --quiet -c constraints.txt
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format parity real bench bench-peers clean
+.PHONY: help install browser demo test lint format parity real torture fuzz trust-large bench bench-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,15 @@ install: $(STAMP)  ## make .venv and install Headway with its developer tools; i
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -e '.[dev]'
+	@$(MAKE) --no-print-directory browser
 	touch $@
+
+APT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive apt-get -qq
+
+browser:  ## Chromium, in which the pages are tested; from apt, where there is one that may be used
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+	|| { $(APT) update && $(APT) install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+	|| echo "no Chromium, and apt-get cannot install it here: the tests that open a page in a browser are skipped"
 
 demo: install  ## a first tour: train, run and look inside a tiny model
 	$(VENV)/bin/headway demo
@@ -42,6 +50,21 @@ REAL := $(or $(HEADWAY_REAL_DATA),../shared)
 
 real: install  ## tests on real data (HEADWAY_REAL_DATA, or ../shared)
 	$(RUN) -m pytest -n 2 -q tests/real
+
+TORTURE_MINUTES ?= 20
+
+torture: install  ## every fault, again and again, for TORTURE_MINUTES (20); the table of docs/trust.md
+	PYTHONPATH=tests $(RUN) -m torture.run --minutes $(TORTURE_MINUTES) $(if $(SEED),--seed $(SEED))
+
+INPUTS ?= 1000000
+
+fuzz: install  ## hostile files, INPUTS of them (1,000,000), at every reader; inputs that crash one are kept in runs/fuzz
+	PYTHONPATH=tests $(RUN) -m fuzz.run --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+
+GIGABYTES ?= 5
+
+trust-large: install  ## a corpus of GIGABYTES (5) prepared in bounded memory, killed half-way, and gone on with
+	$(RUN) tests/trust/large.py --gigabytes $(GIGABYTES)
 
 bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nanoGPT itself)
 	$(RUN) -m benchmarks.forward

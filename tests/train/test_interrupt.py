@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from headway.errors import TrainingError
 from headway.train import loop, state
+from headway.train.compare import first_difference
 from headway.train.state import load_latest, load_state, states
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
@@ -96,13 +97,7 @@ def uninterrupted(tmp_path_factory) -> dict:
 
 
 def same(left, right) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return left == right
+    return first_difference(left, right) is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from headway.errors import TrainingError
-from headway.train import loop
+from headway.train import loop, resume
+from headway.train.compare import first_difference, without_clock
 from headway.train.optim import build_optimizers
 from headway.train.state import load_state, states
 
@@ -32,18 +33,7 @@ class StopAt:
 
 
 def same(left, right) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return left == right
-
-
-def lasting(history: list[dict]) -> list[dict]:
-    """The log without what the clock says."""
-    return [{name: value for name, value in entry.items() if name not in ("speed", "seconds")} for entry in history]
+    return first_difference(left, right) is None
 
 
 def everything(folder: Path, result) -> dict:
@@ -51,7 +41,7 @@ def everything(folder: Path, result) -> dict:
     state = load_state(states(folder / "training")[0])
     state["status"].pop("elapsed")
     del state["journal"]  # the length of a log whose lines hold times
-    return {**state, "history": lasting(result.history), "best": result.best}
+    return {**state, "history": without_clock(result.history), "best": result.best}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,7 +104,7 @@ def without_average(state: dict) -> None:
     "drop", [None, without_rng, without_position, without_optimizer, without_step, without_average]
 )
 def test_every_part_of_the_state_matters(tmp_path, uninterrupted, monkeypatch, drop):
-    load = loop.load_latest
+    load = resume.load_latest
 
     def lossy(folder):
         loaded = load(folder)
@@ -122,7 +112,7 @@ def test_every_part_of_the_state_matters(tmp_path, uninterrupted, monkeypatch, d
             drop(loaded.state)
         return loaded
 
-    monkeypatch.setattr(loop, "load_latest", lossy)
+    monkeypatch.setattr(resume, "load_latest", lossy)
     again = stopped_and_resumed(tmp_path, 8)
     assert (again["average"] is not None) and same(uninterrupted["average"], again["average"]) == (drop is None)
     if drop is not without_average:

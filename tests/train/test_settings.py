@@ -25,6 +25,7 @@ WRONG = {
     "decay": [2.0],
     "floor": [-0.5],
     "clip": [-1.0],
+    "skip_spikes": [-1.0, 0.5, True],
     "average": [1.0, -0.1],
     "eval_every": [-5, "weekly", "5h", True],
     "save_every": ["1", ""],

@@ -12,7 +12,18 @@ import torch
 
 from headway.errors import TrainingError
 from headway.train import rng, state
-from headway.train.state import clean, load_latest, load_tensors, locked, save_state, save_tensors, states, verify
+from headway.train.compare import first_difference
+from headway.train.state import (
+    clean,
+    load_latest,
+    load_state,
+    load_tensors,
+    locked,
+    save_state,
+    save_tensors,
+    states,
+    verify,
+)
 from headway.train.tree import Shelf, join, split, ties
 
 
@@ -26,13 +37,7 @@ def example(step: int) -> dict:
 
 
 def equal(left, right) -> bool:
-    if isinstance(left, torch.Tensor):
-        return left.dtype == right.dtype and torch.equal(left, right)
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(equal(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple):
-        return type(left) is type(right) and len(left) == len(right) and all(map(equal, left, right))
-    return left == right and type(left) is type(right)
+    return first_difference(left, right) is None
 
 
 @pytest.fixture
@@ -88,6 +93,17 @@ def test_rotation(tmp_path):
         save_state(tmp_path, step, example(step), keep=2)
     assert [path.name for path in states(tmp_path)] == ["state-100", "state-10"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-10", "state-100"]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_rotation_never_leaves_less_than_one_valid_state(tmp_path, keep):
+    """Whatever happens to the newest state after it was written, there is a valid one when the next is."""
+    for step in range(1, 8):
+        save_state(tmp_path, step, example(step), keep=keep)
+        found = states(tmp_path)
+        assert len(found) <= keep and verify(found[0]) is None and load_state(found[0])["status"]["step"] == step
+        if step % 2:
+            flip(found[0] / "model.safetensors")
 
 
 def flip(path: Path) -> None:

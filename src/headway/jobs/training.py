@@ -33,6 +33,7 @@ from headway.train.loop import FitResult, fit
 from headway.train.lora import add_lora, freeze, merge_lora
 from headway.train.progress import ProgressLine
 from headway.train.settings import Settings
+from headway.train.state import states
 from headway.train.world import join, pick_device
 
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
@@ -153,14 +154,11 @@ def run_plan(
     held = first(data.valid, EVALUATED)
     if not held:
         raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
-    for parameter in bundle.model.parameters():
-        parameter.data = parameter.data.contiguous()
-    if plan.lora:
-        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, also_train=["head*"])
-    if plan.freeze:
-        say(str(freeze(bundle.model, plan.freeze)))
+    begun = resume and world.share(bool(states(folder / "training")))
+    if resume and not begun:
+        say("no state had been saved yet, so the run begins at its first step")
     result = fit(
-        bundle.model,
+        learner(plan, bundle, say),
         source,
         loss=task.loss,
         settings=settings,
@@ -169,7 +167,7 @@ def run_plan(
         score=task.score,
         higher_is_better=task.higher_is_better,
         callbacks=callbacks,
-        resume=resume,
+        resume=begun,
     )
     if plan.lora:
         merge_lora(bundle.model)
@@ -193,6 +191,17 @@ def lay_out(plan: Plan, folder: Path, data: DataSet) -> None:
     make_source(task_of(bundle), data, folder, settings=plan.settings())
     bundle.save(folder)
     save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
+
+
+def learner(plan: Plan, bundle: Bundle, say: Say) -> torch.nn.Module:
+    """The bundle's model as the loop is given it: adapters added, parts frozen."""
+    for parameter in bundle.model.parameters():
+        parameter.data = parameter.data.contiguous()
+    if plan.lora:
+        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, also_train=["head*"])
+    if plan.freeze:
+        say(str(freeze(bundle.model, plan.freeze)))
+    return bundle.model
 
 
 def announce(plan: Plan, data: DataSet, bundle: Bundle, say: Say) -> Report:

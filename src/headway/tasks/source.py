@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from headway.data.batch import Batch
+from headway.data.draft import Draft
 from headway.data.order import Order
 from headway.data.read import Row
 from headway.data.store import Store
 from headway.data.stream import TokenStream
 from headway.errors import DataError
 from headway.tasks.task import Task
+
+Progress = Callable[[int], object]
 
 
 class ExampleSource:
@@ -65,23 +67,29 @@ class StreamSource:
         )
 
 
-def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Any = None) -> Store:
-    """The rows as examples on disk, with the ledger of what was cut: written once, mapped into memory ever after."""
-    found, ledger = Store.open(folder, key), folder.with_name(f"{folder.name}-cut.json")
-    if found is not None and ledger.exists():
-        task.ledger.recall(json.loads(ledger.read_text(encoding="utf-8")))
+def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Progress | None = None) -> Store:
+    """The rows as examples on disk, with the ledger of what was cut: written once, mapped into memory ever after.
+    Interrupted, it goes on after its last mark: rows before it are read again but not prepared again."""
+    found = Store.open(folder, key)
+    if found is not None:
+        task.ledger.recall(found.note["ledger"])
         return found
-
-    def examples() -> Iterator[dict[str, Any]]:
-        for row in rows:
-            for example in task.examples(row):
-                yield {**example, "where": row.where}
-
-    try:
-        store = Store.build(folder, examples(), key=key, progress=progress)
-        ledger.write_text(json.dumps(task.ledger.to_dict()), encoding="utf-8")
-        return store
-    except DataError as error:
-        if "no examples" in str(error):
-            raise DataError("the data has no examples to train on") from error
-        raise
+    with Draft(folder, key=key) as draft:
+        done = draft.note.get("rows", 0)
+        for number, row in enumerate(rows, 1):
+            if number < done:
+                continue
+            examples = task.examples(row)  # also of the last row before the mark: a task may look back at one
+            if number == done:
+                task.ledger.recall(draft.note["ledger"])
+                continue
+            for example in examples:
+                draft.add({**example, "where": row.where})
+            if examples and draft.due:
+                draft.mark({"rows": number, "ledger": task.ledger.state()})
+            if progress is not None:
+                progress(draft.count)
+        if not draft.count:
+            raise DataError("the data has no examples to train on")
+        draft.finish({"ledger": task.ledger.state()})
+    return Store.just_written(folder, key)

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.errors import TrainingError
 
-def first_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> str | None:
-    """The first module in order of execution whose output is not finite when `run` computes the loss; failing that,
-    the loss itself, or the parameter nearest the loss whose gradient is not finite; or None."""
+
+@dataclass(frozen=True)
+class Finding:
+    culprit: str | None  # a module (a tap is one), the loss itself or a parameter's gradient; None: all was finite
+    trail: list[tuple[str, float]]  # every output in order of execution, as its module and largest absolute value
+
+
+def examine(model: nn.Module, run: Callable[[], Tensor]) -> Finding:
+    """Looks for the first module in order of execution whose output is not finite when `run` computes the loss; failing
+    that, for the loss itself, or the parameter nearest the loss whose gradient is not finite."""
     overflowed: list[str] = []  # nan or +inf
     masked: list[str] = []  # -inf only, which a mask may mean
+    trail: list[tuple[str, float]] = []
 
     def listen(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
             for tensor in _tensors(output):
                 finite = tensor.isfinite()
+                if tensor.numel():
+                    trail.append((name, float(tensor.abs().max())))
                 if not finite.all():
                     (masked if (finite | tensor.isneginf()).all() else overflowed).append(name)
 
@@ -33,13 +44,26 @@ def first_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> str | None:
         for handle in handles:
             handle.remove()
     if not total.isfinite().all():
-        return next(iter(overflowed + masked), "the loss itself")
+        return Finding(next(iter(overflowed + masked), "the loss itself"), trail)
     model.zero_grad(set_to_none=True)
     total.backward()
     for name, parameter in reversed(list(model.named_parameters())):
         if parameter.grad is not None and not parameter.grad.isfinite().all():
-            return f"the gradient of {name}"
-    return None
+            return Finding(f"the gradient of {name}", trail)
+    return Finding(None, trail)
+
+
+@torch.no_grad()
+def require_finite(model: nn.Module, *, step: int) -> None:
+    """An update can overflow though its gradient did not; weights like that are never saved."""
+    named = {name: tensor for name, tensor in model.named_parameters() if tensor.numel()}
+    largest = torch.stack([norm.cpu() for norm in torch._foreach_norm(list(named.values()), float("inf"))])
+    if not largest.isfinite().all():
+        name = list(named)[int((~largest.isfinite()).nonzero()[0])]
+        raise TrainingError(
+            f"step {step}: the update left weights that are not finite, {name} first; they were not saved. "
+            "Lower lr; the last state is from before"
+        )
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -63,9 +87,11 @@ def lines(where: list[str], *, shown: int = 8) -> str:
     return ", ".join(where[:shown]) + more
 
 
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "bad_alloc", "unable to allocate")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device or the machine has no room left."""
-    text = str(error).lower()
-    return isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
-    )
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in OUT_OF_MEMORY)

@@ -127,7 +127,8 @@ def draw_curves(history: list[Entry], path: Path) -> None:
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
     axes.set_xlabel("step")
-    figure.savefig(path, dpi=120)
+    with disk_errors(path, 100_000):
+        figure.savefig(path, dpi=120)
 
 
 class TensorBoard(Callback):

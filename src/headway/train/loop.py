@@ -7,8 +7,7 @@ stopped run takes up exactly where it was left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from time import monotonic
@@ -23,36 +22,24 @@ from headway.errors import TrainingError
 from headway.train import rng
 from headway.train.average import Average
 from headway.train.best import Best
-from headway.train.log import Entry, Journal, Window, draw_curves, reporter
+from headway.train.blame import lines, require_finite
+from headway.train.log import Journal, Window, draw_curves, reporter
 from headway.train.memory import keep_freed_memory
 from headway.train.optim import build_optimizers
 from headway.train.pace import Pace
 from headway.train.recompute import recomputed
-from headway.train.resume import restore, snapshot
+from headway.train.result import FitResult
+from headway.train.resume import latest, restore, snapshot
 from headway.train.schedule import Schedule
 from headway.train.settings import Settings
 from headway.train.signals import Interrupt, listening
 from headway.train.source import LossFunction, Source, Status
-from headway.train.state import Loaded, clean, load_latest, load_state, locked, save_state, states
+from headway.train.spikes import Spikes
+from headway.train.state import clean, locked, save_state, states
 from headway.train.step import Stepper
 from headway.train.world import World, join, parallel, pick_device
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class FitResult:
-    steps: int
-    epochs: int
-    best: float | None
-    history: list[Entry]
-    stopped_by: str  # steps, epochs, minutes, patience, SIGTERM or SIGINT
-    seconds: float
-
-    @property
-    def exit_code(self) -> int:
-        """What a process that was asked to stop ends with by custom; 0 for a run that ended by itself."""
-        return {"SIGTERM": 128 + SIGTERM, "SIGINT": 128 + SIGINT}.get(self.stopped_by, 0)
 
 
 def fit(
@@ -124,6 +111,7 @@ class Run:
         self.window = Window()
         self.journal = Journal(None)
         self.pace = Pace(settings)
+        self.spikes = Spikes(settings.skip_spikes, clip=settings.clip)
         self.saved = -1  # the step of the last state
         self.started = self.drawn = monotonic()
         self.order: tuple[int, Sequence[np.ndarray]] = (-1, ())
@@ -147,6 +135,7 @@ class Run:
             device=device,
             precision=settings.precision,
             accumulate=settings.accumulate,
+            training=training,
             warn=self.warn,
         )
 
@@ -158,7 +147,7 @@ class Run:
             raise TrainingError(f"{self.training}: holds an earlier run's states; resume it or choose another folder")
         length, warnings = 0, []
         if resume:
-            loaded = self.load()
+            loaded = latest(self)
             length, warnings = loaded.state["journal"], loaded.warnings + restore(self, loaded.state)
             self.saved = self.status.step
         else:
@@ -220,12 +209,14 @@ class Run:
     # what is done at and between steps
 
     def step(self) -> None:
-        """One effective batch: gradients, clipping, update."""
+        """One effective batch: gradients, clipping, update; or no update, if it is far out of line."""
         status, batches = self.status, self.batches()
         status.steps = self.pace.planned(status, len(batches))
         status.factor = self.schedule.factor(status.step, status.steps)
         self.optimizers.zero_grad()
         found = self.stepper.gradients(batches[status.position], epoch=status.epoch, step=status.step + 1)
+        spike = self.spikes.judge(found.size) if found.ready else None
+        found.ready = found.ready and spike is None
         if found.ready:
             if self.settings.clip:
                 clip_grads_with_norm_(self.model.parameters(), self.settings.clip, found.norm, foreach=True)
@@ -239,6 +230,8 @@ class Run:
         if status.position == len(batches):
             status.epoch, status.position = status.epoch + 1, 0
         self.tell("on_step")
+        if spike is not None:
+            self.warn(f"step {status.step} was left out: {spike}; batch: {lines(found.where)}")
         if status.step % self.settings.log_every == 0:
             self.log()
 
@@ -259,7 +252,8 @@ class Run:
             return
         streams = rng.capture()
         self.model.eval()
-        with self.averaged(), torch.no_grad(), self.stepper.autocast():
+        kept = self.average.applied() if self.average is not None else nullcontext()
+        with kept, torch.no_grad(), self.stepper.autocast():
             scores: dict[str, float] = self.world.share(self.evaluate(self.model) if self.world.main else None)
             if self.best is not None:
                 self.best.judge(scores, self.model, status=status, world=self.world)
@@ -268,13 +262,10 @@ class Run:
         self.journal.write({"step": status.step, "epoch": status.epoch, "scores": scores})
         self.tell("on_evaluate", scores)
 
-    def averaged(self) -> AbstractContextManager[None]:
-        """While inside, the model has the weights that would be kept."""
-        return self.average.applied() if self.average is not None else nullcontext()
-
     def save(self) -> None:
         if self.saved == self.status.step:
             return
+        require_finite(self.model, step=self.status.step)
         state = snapshot(self)
         keep = self.settings.keep
         path = self.world.first(lambda: save_state(self.training, self.status.step, state, keep=keep))
@@ -288,12 +279,6 @@ class Run:
         self.drawn = monotonic()
         if self.world.main:
             draw_curves(self.journal.history, self.training / "curves.png")
-
-    def load(self) -> Loaded:
-        """The newest valid state; the first rank finds it, all read it."""
-        found = self.world.first(lambda: load_latest(self.training))
-        path = self.world.share(found and found.path)
-        return found or Loaded(state=load_state(path), path=path, warnings=[])
 
     def batches(self) -> Sequence[np.ndarray]:
         """The effective batches of the present epoch."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import TrainingError
 from headway.train import rng
-from headway.train.state import State
+from headway.train.state import Loaded, State, load_latest, load_state
 from headway.train.tree import ties
 
 if TYPE_CHECKING:
@@ -19,6 +19,13 @@ FIXED = (
 )
 
 
+def latest(run: Run) -> Loaded:
+    """The newest valid state; the first rank finds it, all read it."""
+    found = run.world.first(lambda: load_latest(run.training))
+    path = run.world.share(found and found.path)
+    return found or Loaded(state=load_state(path), path=path, warnings=[])
+
+
 def snapshot(run: Run) -> State:
     """Everything the next step depends on. Every rank takes part; the first one's result is complete."""
     named = run.model.state_dict()
@@ -29,6 +36,7 @@ def snapshot(run: Run) -> State:
         "ranks": run.world.gather({"rng": rng.capture(), "window": run.window.state()}),
         "status": run.status.numbers(),
         "stepper": {"accumulate": run.stepper.accumulate, "scale": dict(vars(run.stepper.scale))},
+        "spikes": run.spikes.state(),
         "journal": run.journal.length(),
         "settings": run.settings.as_dict(),
         "fingerprint": run.source.fingerprint,
@@ -53,6 +61,8 @@ def restore(run: Run, state: State) -> list[str]:
     run.pace.restart(run.status)
     run.stepper.accumulate = max(state["stepper"]["accumulate"], run.settings.accumulate)
     vars(run.stepper.scale).update(state["stepper"]["scale"])
+    if "spikes" in state:  # a run begun before they were watched has none
+        run.spikes.load(state["spikes"])
     if len(state["ranks"]) == run.world.size:
         own = state["ranks"][run.world.rank]
         rng.restore(own["rng"])

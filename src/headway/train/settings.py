@@ -50,6 +50,7 @@ class Settings:
     floor: float = 0.0
 
     clip: float = 1.0  # largest global gradient norm; 0 = never clipped
+    skip_spikes: float = 20.0  # a batch whose gradient norm is this many times the recent median is left out; 0 = none
     average: float = 0.0  # decay of the moving average of the weights; 0 = none
 
     eval_every: Every = "epoch"
@@ -72,6 +73,7 @@ class Settings:
             self._require(name, lambda value: value > 0, "a number above 0")
         for name in ("seed", "weight_decay", "clip", "patience"):
             self._require(name, lambda value: value >= 0, "0 or more")
+        self._require("skip_spikes", lambda value: value == 0 or value > 1, "0 or a number above 1")
         self._require("average", lambda value: 0 <= value < 1, "a number from 0 up to 1")
         for name in ("steps", "epochs", "batch", "accumulate", "seed", "keep", "patience", "log_every"):
             self._require(name, lambda value: isinstance(value, int), "a whole number")

@@ -45,7 +45,15 @@ def states(training: Path) -> list[Path]:
 def save_state(training: Path, step: int, state: State, *, keep: int) -> Path:
     """Write a state and rotate the older ones; on failure the earlier states are as they were."""
     target = training / f"state-{step}"
-    partial = training / f"state-{step}{PARTIAL}"
+    write_folder(target, state)
+    for old in states(training)[keep:]:
+        _remove(old)
+    return target
+
+
+def write_folder(target: Path, state: State) -> None:
+    """Write a state so that the folder exists whole or not at all, also if the power fails."""
+    partial = target.with_name(target.name + PARTIAL)
     shelves = {part: Shelf() for part in state}
     form = {part: split(value, part, shelves[part]) for part, value in state.items()}
     text = json.dumps(form).encode()
@@ -64,11 +72,9 @@ def save_state(training: Path, step: int, state: State, *, keep: int) -> Path:
         for path in partial.iterdir():
             flush(path)
         flush(partial)
+        _remove(target)
         partial.rename(target)
-        flush(training)
-    for old in states(training)[keep:]:
-        _remove(old)
-    return target
+        flush(target.parent)
 
 
 def load_latest(training: Path) -> Loaded:
@@ -160,9 +166,10 @@ def locked(training: Path) -> Iterator[None]:
             raise TrainingError(
                 f"{training.parent}: process {holder} is training in this folder; choose another folder"
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with disk_errors(path, 20):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
 
 

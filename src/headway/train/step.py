@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,10 @@ from torch.nn.utils import get_total_norm
 from headway.data.batch import Batch
 from headway.errors import TrainingError
 from headway.train import rng
-from headway.train.blame import first_non_finite, is_out_of_memory, lines
+from headway.train.autopsy import Case, autocast
+from headway.train.blame import is_out_of_memory, lines
 from headway.train.source import LossFunction, Source
 from headway.train.world import World
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass
@@ -50,7 +51,9 @@ class Gradients:
     count: int
     rows: int
     norm: Tensor
-    ready: bool  # False: fp16 overflowed, nothing to apply
+    where: list[str]  # the lines this rank's share came from
+    size: float = 0.0  # the norm, read from the device
+    ready: bool = True  # False: fp16 overflowed or the batch is left out, nothing to apply
 
 
 @dataclass
@@ -63,6 +66,7 @@ class Stepper:
     device: torch.device
     precision: str
     accumulate: int
+    training: Path
     warn: Callable[[str], None]
     scale: LossScale = field(default_factory=LossScale)
 
@@ -72,9 +76,7 @@ class Stepper:
         return self.scale.value if self.precision == "fp16" else 1.0
 
     def autocast(self) -> AbstractContextManager[Any]:
-        if self.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=DTYPES[self.precision])
+        return autocast(self.precision, self.device)
 
     def gradients(self, indices: np.ndarray, *, epoch: int, step: int) -> Gradients:
         """Fill `.grad` for one effective batch; too large a micro-batch is halved and the step begun again."""
@@ -90,9 +92,10 @@ class Stepper:
                 self._halve(len(indices), error)
             self.model.zero_grad(set_to_none=True)
             rng.restore(streams)
-        # The one number read at every step: an update must never be made from a value that is not finite.
-        finite = bool(torch.isfinite(found.total + found.norm))
-        if not finite and (not bool(torch.isfinite(found.total)) or self.factor <= 1):
+        # Read at every step, at once: an update must never be made from a value that is not finite.
+        total, found.size = torch.stack([found.total, found.norm]).tolist()
+        finite = isfinite(total) and isfinite(found.size)
+        if not finite and (not isfinite(total) or self.factor <= 1):
             raise self._blame(batches, step=step, streams=streams)
         self.scale.update(finite)
         found.ready = finite
@@ -131,7 +134,8 @@ class Stepper:
         if self.factor != 1:
             torch._foreach_div_(grads, self.factor)
         norm = get_total_norm(grads, foreach=True)
-        return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, ready=True)
+        where = [place for batch in batches for place in batch.where]
+        return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, where=where)
 
     def _unsynced(self, *, last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if last or self.world.size == 1 else self.parallel.no_sync()  # type: ignore[operator]
@@ -149,19 +153,22 @@ class Stepper:
         self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
 
     def _blame(self, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
-        rng.restore(streams)
+        """Find the micro-batch and the module at fault, and keep them for `headway replay`."""
         for batch in batches:
-
-            def run(batch: Batch = batch) -> Tensor:
-                with self.autocast():
-                    return self.loss(self.model, batch.to(self.device)).total.float() * self.factor
-
-            culprit = first_non_finite(self.model, run)
+            case = Case(step, batch, self.precision, self.factor, self.device, streams)
+            culprit = case.examine(self.model, self.loss).culprit
             if culprit is not None:
                 break
+            streams = rng.capture()
         else:
-            culprit, batch = "no module when run again" + (" on this rank" if self.world.size > 1 else ""), batches[0]
+            culprit = "no module when run again" + (" on this rank" if self.world.size > 1 else "")
+        path = self.training / (f"autopsy-{step}" + (f"-rank{self.world.rank}" if not self.world.main else ""))
+        try:
+            case.save(path, self.model, culprit)
+            kept = f"look at it again with `headway replay {path}`"
+        except TrainingError as error:
+            kept = f"the batch could not be kept: {error}"
         return TrainingError(
             f"step {step}: the loss or its gradient is not finite; first seen at: {culprit}; "
-            f"batch: {lines(batch.where)}. The weights were not updated: lower lr, or look at these lines"
+            f"batch: {lines(case.batch.where)}. The weights were not updated: lower lr, or look at these lines; {kept}"
         )

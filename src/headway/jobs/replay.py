@@ -1,0 +1,23 @@
+"""Room: jobs. `replay`: a step whose numbers were not finite, run again from what its autopsy kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.bundle import load
+from headway.errors import ConfigError
+from headway.jobs.plan import saved_plan
+from headway.jobs.training import learner, task_of
+from headway.train import autopsy
+from headway.train.world import pick_device
+
+
+def replay(folder: str | Path) -> autopsy.Replayed:
+    """`folder` is RUN/training/autopsy-STEP; the model's shape and task are the run's."""
+    path = Path(folder)
+    run = path.absolute().parent.parent
+    if not path.is_dir():
+        raise ConfigError(f"{path}: no such folder; give RUN/training/autopsy-STEP")
+    plan, bundle = saved_plan(run), load(run)
+    model = learner(plan, bundle, lambda text: None)
+    return autopsy.replay(path, model, loss=task_of(bundle).loss, device=pick_device(plan.settings().device))

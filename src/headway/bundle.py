@@ -18,6 +18,9 @@ from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.data.ledger import Ledger
+from headway.engine import weights as storage
+from headway.engine.int8 import quantise
+from headway.engine.prefix import PrefixCache
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 
 TASK_FILE = "headway.json"
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
 
 @dataclass
 class Bundle:
@@ -45,6 +46,12 @@ class Bundle:
     folder: Path | None = None
     foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it came with
     task: Task | None = None  # what it was trained for here
+    prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # what past requests began with
+
+    @property
+    def weights(self) -> str:
+        """The type of the weights: fp32, bf16, fp16 or int8."""
+        return storage.short_name(storage.weights_of(self.model))
 
     @property
     def device(self) -> torch.device:
@@ -136,6 +143,7 @@ class Bundle:
         kind = family_named(self.family)
         if not self._reads_back(kind, own):
             kind = family_named("headway")
+        own = storage.to_file(own, storage.weights_of(self.model))
         save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
         save_json(folder / "config.json", self.config_json(kind))
         copy_sentence_files(self.folder, folder)
@@ -159,14 +167,15 @@ class Bundle:
         if len(labels) != count:
             labels = [f"LABEL_{i}" for i in range(count)]
         named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
-        return {
+        told = {
             **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),
             **(named if labels else {}),
             **kind.write(self.config),
             "model_type": kind.name,
             "architectures": [kind.architecture(self.config)],
-            "dtype": str(next(self.model.parameters()).dtype).removeprefix("torch."),
         }
+        told.pop("quantization_config", None)
+        return told | storage.weights_told(storage.weights_of(self.model))
 
     def _reads_back(self, kind: Family, state: Mapping[str, Tensor]) -> bool:
         """Whether the family's own config and names would give this very model again."""
@@ -178,23 +187,42 @@ class Bundle:
             return False
 
 
-def load(name: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu") -> Bundle:
-    """Opens a model folder (or a hub id). The weights keep the file's own type unless `dtype` says otherwise."""
+def load(
+    name: str | Path,
+    *,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device = "cpu",
+    weights: str | None = None,
+    group: int | None = None,
+) -> Bundle:
+    """Opens a model folder (or a hub id). The weights keep the file's own type unless `weights` (fp32, bf16, fp16 or
+    int8, the last with `group` inputs to a scale) or torch's `dtype` says otherwise."""
     folder = resolve(name)
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
+    keys.ignore("quantization_config")
+    found, wanted = storage.weights_said(foreign), storage.weights_asked(weights, dtype=dtype, group=group)
+    if isinstance(wanted, storage.Int8) and found not in (None, wanted):
+        raise ConfigError(f"{folder}: the weights are {found} already; start from the model they were made of")
     kind = family_named(keys.get("model_type", str))
-    wanted = architecture_of(keys, kind)
-    config = kind.read(keys, wanted)
+    config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
     config = kind.fit(config, list(tensors))
     model = build(config, device="meta")
+    if found is not None:
+        quantise(model, group=found.group)
     rules = rules_of(kind, config, names=list(tensors))
     try:
         state = to_ours(tensors, rules, tensor_names(model))
-        assign(model, state, dtype=_dtype(dtype), device=torch.device(device))
+        if found is not None:
+            state = {name: tensor.contiguous() for name, tensor in state.items()}
+        if found is not None and wanted not in (None, found):
+            model, state = build(config, device="meta"), storage.written_out(state)
+        floats = wanted if wanted is None or isinstance(wanted, torch.dtype) else torch.float32
+        assign(model, state, dtype=floats, device=torch.device(device))
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
+    storage.give_weights(model, None if wanted == found else wanted)
     tokenizer = _tokenizer(folder)
     return Bundle(model.eval(), kind.name, config, tokenizer, folder, foreign, _task(folder, tokenizer))
 
@@ -242,14 +270,6 @@ def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, device: torch.devic
         return ids, None
     lengths = torch.tensor([len(row) for row in rows], device=device)
     return ids, torch.arange(longest, device=device)[None] < lengths[:, None]
-
-
-def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if isinstance(dtype, str):
-        if dtype not in DTYPES:
-            raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
-        return DTYPES[dtype]
-    return dtype
 
 
 def _tokenizer(folder: Path) -> Tokenizer | None:

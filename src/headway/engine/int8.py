@@ -34,7 +34,7 @@ def quantise_weight(weight: Tensor, group: int | None = None) -> tuple[Tensor, T
     scale = parts.abs().amax(-1) / LARGEST  # (out, groups)
     safe = torch.where(scale > 0, scale, torch.ones_like(scale))
     codes = (parts / safe[..., None]).round().clamp(-LARGEST, LARGEST)
-    return codes.to(torch.int8).view(outputs, inputs), scale
+    return codes.to(torch.int8).view(outputs, inputs).contiguous(), scale.contiguous()
 
 
 def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.bundle import load
 from headway.checkpoints import resolve, sha256
+from headway.engine.weights import weight_bytes, weights_in, weights_of
 from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, StackConfig
 
 
@@ -17,8 +18,7 @@ def about(name: str | Path) -> dict[str, Any]:
     folder = resolve(name)
     bundle = load(folder)
     model, config = bundle.model, bundle.config
-    total = sum(p.numel() for p in model.parameters())
-    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    total = sum(p.numel() for p in weights_in(model))
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in (".safetensors", ".json")]
     return {
         "family": bundle.family,
@@ -29,8 +29,8 @@ def about(name: str | Path) -> dict[str, Any]:
         "context": _context(config),
         "parameters": total,
         "parts": dict(_parts(model)),
-        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
-        "memory_bytes": size,
+        "dtype": str(weights_of(model)).removeprefix("torch."),
+        "memory_bytes": weight_bytes(model),
         "tokenizer": None if bundle.tokenizer is None else f"{len(bundle.tokenizer):,} tokens",
         "task": None if bundle.task is None else bundle.task.name,
         "files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
@@ -94,7 +94,7 @@ def _parts(model: nn.Module) -> Iterator[tuple[str, int]]:
     sides = [("", model)] if not hasattr(model, "encoder") else [(n + ".", m) for n, m in model.named_children()]
     for prefix, side in sides:
         for name, part in side.named_children():
-            fresh = [p for p in part.parameters() if id(p) not in seen]
+            fresh = [p for p in weights_in(part) if id(p) not in seen]
             seen.update(id(p) for p in fresh)
             if fresh:
                 yield prefix + name, sum(p.numel() for p in fresh)

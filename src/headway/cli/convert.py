@@ -1,0 +1,66 @@
+"""Room: cli. `convert` and `bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.app import app
+from headway.cli.options import AsJson, Model, say
+
+TYPES = "int8, bf16, fp16 or fp32"
+
+
+@app.command()
+def convert(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    to: Annotated[str, typer.Option(help=f"The weights' new type: {TYPES}.")],
+    group: Annotated[int | None, typer.Option(help="int8: so many inputs share a scale (default: all).")] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="A text to measure the change on (default: a built-in one).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write MODEL with weights of another type, and certify what that changed."""
+    from headway.jobs.convert import CERTIFICATE, convert
+
+    certificate = convert(model, out, to=to, group=group, text=text)
+    if as_json:
+        say(json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2))
+        return
+    for line in certificate.lines():
+        say(line)
+    say(f"saved in {out}, with this in {CERTIFICATE}; use it with:  headway run {out} INPUT")
+
+
+@app.command()
+def bench(
+    model: Model,
+    prompt_tokens: Annotated[
+        int | None, typer.Option(help="Length of the prompt, or of each text (default: 512, if the model has room).")
+    ] = None,
+    new_tokens: Annotated[int | None, typer.Option(help="Tokens to write (default: 128, if there is room).")] = None,
+    weights: Annotated[str | None, typer.Option(help=f"Use the weights as {TYPES} (default: as they are).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Processor threads (default: as many as there are cores).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How fast MODEL reads and writes here, and what share of the machine's limits that is."""
+    import torch
+
+    from headway.bundle import load
+    from headway.engine.measure import bench, lines
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    facts = bench(load(model, weights=weights).model, prompt_tokens=prompt_tokens, new_tokens=new_tokens)
+    if as_json:
+        say(json.dumps(facts, indent=2))
+        return
+    for line in lines(facts):
+        say(line)

@@ -6,7 +6,7 @@ The layout is the Hugging Face one: `model.safetensors`, or an index that says w
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Self
 
 from safetensors import SafetensorError, safe_open
@@ -16,6 +16,7 @@ from headway.checkpoints.header import (
     PICKLE_SUFFIXES,
     Header,
     TensorInfo,
+    is_plain,
     pickle_error,
     read_header,
     read_json,
@@ -129,10 +130,9 @@ def _read_shards(index: Path) -> dict[Path, Header]:
 
 def _shard_file(shard: str, index: Path) -> Path:
     """Where a shard is, having made sure that it lies in the model's own folder."""
-    name = PurePosixPath(shard)
-    if not shard or name.is_absolute() or ".." in name.parts or "\\" in shard or not shard.isprintable():
-        raise CheckpointError(f"{index}: shard {shard!a} is not a plain file name inside the folder")
-    file = index.parent / name
+    if not is_plain(shard):
+        raise CheckpointError(f"{index}: shard {shard!a:.200} is not a plain file name inside the folder")
+    file = index.parent / shard
     if not file.is_file():
         raise CheckpointError(f"{index}: shard {shard!a} is missing")
     target = file.resolve()

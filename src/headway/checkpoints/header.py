@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from headway.errors import CheckpointError
@@ -110,17 +110,24 @@ def pickle_error(path: Path) -> CheckpointError:
 
 def read_json(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> dict[str, Any]:
     """A JSON object from a file nobody vouches for: of bounded size, in UTF-8, with no key given twice."""
+    return parse_json(read_bounded(path, limit=limit), Path(path))
+
+
+def read_bounded(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> bytes:
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
-    with path.open("rb") as file:
-        text = file.read(limit + 1)
+    try:
+        with path.open("rb") as file:
+            text = file.read(limit + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
     if len(text) > limit:
         raise CheckpointError(f"{path}: more than the {limit} bytes allowed for this JSON file")
-    return parse_json(text, path)
+    return text
 
 
-def parse_json(text: bytes, path: Path) -> dict[str, Any]:
+def parse_json(text: bytes, path: Path, *, kind: type = dict) -> Any:
     try:
         with _uncollected():
             value = json.loads(text.decode("utf-8"), object_pairs_hook=_object_without_duplicates)
@@ -128,8 +135,9 @@ def parse_json(text: bytes, path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: JSON nested too deeply") from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: a JSON object is expected, not a {type(value).__name__}")
+    if not isinstance(value, kind):
+        wanted = "object" if kind is dict else kind.__name__
+        raise CheckpointError(f"{path}: a JSON {wanted} is expected, not a {type(value).__name__}")
     return value
 
 
@@ -171,10 +179,10 @@ def _tensor_info(name: str, entry: Any, path: Path) -> TensorInfo:
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise CheckpointError(f"{where}: unknown dtype {_shown(dtype)}")
-    if not _counts(shape) or len(shape) > MAX_RANK:
+    if not is_shape(shape):
         raise CheckpointError(f"{where}: shape must be a list of at most {MAX_RANK} whole numbers, none negative")
     _, item_bytes = DTYPES[dtype]
-    if math.prod(max(dim, 1) for dim in shape) * item_bytes > MAX_BYTES:
+    if overflows(shape, item_bytes):
         raise CheckpointError(f"{where}: shape {_shown(shape)} overflows")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise CheckpointError(f"{where}: data_offsets must be [start, end] with 0 <= start <= end")
@@ -183,6 +191,21 @@ def _tensor_info(name: str, entry: Any, path: Path) -> TensorInfo:
     if end - start != expected:
         raise CheckpointError(f"{where}: {dtype} {shape} takes {expected} bytes, yet data_offsets span {end - start}")
     return TensorInfo(dtype, tuple(shape), start, end)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name that a file gives leads to a place below its own folder, links aside."""
+    path = PurePosixPath(name)
+    inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
+    return 0 < len(name) <= 200 and inside and name.isprintable()
+
+
+def is_shape(value: Any) -> bool:
+    return _counts(value) and len(value) <= MAX_RANK
+
+
+def overflows(shape: list[int], item_bytes: int) -> bool:
+    return math.prod(max(dim, 1) for dim in shape) * item_bytes > MAX_BYTES
 
 
 def _counts(value: Any) -> bool:

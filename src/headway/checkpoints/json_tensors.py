@@ -4,7 +4,6 @@ the numbers in base64 (the form in which small teaching models are put on a page
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.checkpoints.header import read_json
+from headway.checkpoints.header import is_shape, overflows, read_json
 from headway.errors import CheckpointError
 
 DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, "torch.int64": torch.int64}
@@ -35,13 +34,17 @@ def read_json_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _tensor(path: Path, name: str, value: Any) -> Tensor:
+    if not isinstance(value, dict) or not {"shape", "dtype", "data"} <= value.keys():
+        raise CheckpointError(f"{path}: {name!a:.80} is not a tensor: it needs shape, dtype and data")
+    shape, dtype = value["shape"], DTYPES.get(str(value["dtype"]))
+    if dtype is None or not is_shape(shape) or overflows(shape, dtype.itemsize):
+        raise CheckpointError(f"{path}: {name!a:.80} has dtype {value['dtype']!a:.40} and shape {shape!a:.80}")
     try:
-        shape, dtype = [int(n) for n in value["shape"]], DTYPES[value["dtype"]]
         raw = base64.b64decode(value["data"], validate=True)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise CheckpointError(f"{path}: {name} is not a tensor: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {name!a:.80}: its data is not base64: {error}") from error
     if len(raw) != math.prod(shape) * dtype.itemsize:
         raise CheckpointError(
-            f"{path}: {name} has {len(raw)} bytes, but shape {shape} needs {math.prod(shape) * dtype.itemsize}"
+            f"{path}: {name!a:.80} has {len(raw)} bytes, but shape {shape} needs {math.prod(shape) * dtype.itemsize}"
         )
-    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)

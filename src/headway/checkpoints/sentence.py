@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.checkpoints.header import is_plain, parse_json, read_bounded, read_json
+from headway.checkpoints.save import replacing
 from headway.errors import CheckpointError, ConfigError
 
 
@@ -21,25 +22,26 @@ def sentence_settings(folder: Path | None) -> SentenceSettings:
     """What a sentence-transformers folder says about pooling, normalisation and length."""
     if folder is None or not (folder / "modules.json").exists():
         return SentenceSettings()
-    modules = _read_list(folder / "modules.json")
     pooling, normalize, limit = "mean", False, None
-    for module in modules:
-        kind, where = module.get("type", "").rsplit(".", 1)[-1], folder / module.get("path", "")
+    for module in _modules(folder):
+        kind, where = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if kind == "Pooling":
-            pooling = _pooling(json.loads((where / "config.json").read_text(encoding="utf-8")), where)
+            pooling = _pooling(read_json(where / "config.json"), where)
         elif kind == "Normalize":
             normalize = True
         elif kind == "Transformer" and (where / "sentence_bert_config.json").exists():
-            limit = json.loads((where / "sentence_bert_config.json").read_text(encoding="utf-8")).get("max_seq_length")
+            limit = read_json(where / "sentence_bert_config.json").get("max_seq_length")
         elif kind != "Transformer":
             raise ConfigError(f"{folder}/modules.json: module {kind!r} is not supported")
+    if limit is not None and not (type(limit) is int and limit > 0):
+        raise ConfigError(f"{folder}/sentence_bert_config.json: max_seq_length is {limit!r}, expected a whole number")
     return SentenceSettings(pooling, normalize, limit)
 
 
 def _pooling(settings: dict[str, Any], where: Path) -> str:
     names = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
     if "pooling_mode" in settings:
-        named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(settings["pooling_mode"])
+        named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(str(settings["pooling_mode"]))
         chosen: list[str | None] = [named] if named else []
     else:
         chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
@@ -53,18 +55,21 @@ def copy_sentence_files(source: Path | None, target: Path) -> None:
     if source is None or source == target or not (source / "modules.json").exists():
         return
     names = ["modules.json", "sentence_bert_config.json"]
-    names += [f"{m['path']}/config.json" for m in _read_list(source / "modules.json") if m.get("path")]
+    names += [f"{module['path']}/config.json" for module in _modules(source) if module["path"]]
     for name in names:
-        if (source / name).is_file() and (target / name).resolve().is_relative_to(target.resolve()):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes((source / name).read_bytes())
+        if (source / name).is_file():
+            with replacing(target / name) as draft:
+                draft.write_bytes((source / name).read_bytes())
 
 
-def _read_list(path: Path) -> list[dict[str, Any]]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise CheckpointError(f"{path}: expected a list of objects")
+def _modules(folder: Path) -> list[dict[str, str]]:
+    """What modules.json lists: each a type, by name only, and a path inside the folder."""
+    path = folder / "modules.json"
+    found = parse_json(read_bounded(path), path, kind=list)
+    for module in found:
+        if not isinstance(module, dict) or not all(isinstance(module.get(key), str) for key in ("type", "path")):
+            raise CheckpointError(f"{path}: expected a list of objects with a type and a path")
+        inside = not module["path"] or is_plain(module["path"])
+        if not inside or not (folder / module["path"]).resolve().is_relative_to(folder.resolve()):
+            raise CheckpointError(f"{path}: {module['path']!a:.80} leads out of the folder")
     return found

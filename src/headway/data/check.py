@@ -13,6 +13,7 @@ from headway.data.row import Row
 from headway.data.split import inputs
 
 MOST_LABELS = 10_000
+MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # what tools write for nothing
 Measure = Callable[[Row], Mapping[str, int]]
 
 
@@ -174,6 +175,9 @@ def _warnings(report: Report) -> list[str]:
         found.append("There are no examples.")
     for group in report.near_duplicate_labels:
         found.append("Labels that may be one: " + " / ".join(map(repr, group)) + ".")
+    if absent := [label for label in report.labels if label.strip().casefold() in MISSING]:
+        counts = ", ".join(f"{label!r} ({report.labels[label]:,})" for label in absent)
+        found.append(f"Labels that look like a missing value: {counts}.")
     if single := [label for label, count in report.labels.items() if count == 1]:
         found.append(f"{len(single)} labels have one example: {_some(single)}.")
     if len(report.labels) == 1 and report.examples > 1:

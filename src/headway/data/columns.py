@@ -27,6 +27,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "messages": ("messages", "conversation", "conversations", "dialog", "dialogue", "turns"),
 }  # fmt: skip
 
+SHOWN = 30
+
 
 def matches(name: str, columns: Sequence[str]) -> list[str]:
     """The columns whose name speaks for a field, best first."""
@@ -67,7 +69,15 @@ def label_column(columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]])
 
 
 def listing(columns: Iterable[str]) -> str:
-    return ", ".join(f'"{column}"' for column in columns)
+    """Names in quotation marks; what a file calls its columns may neither steer the terminal nor fill it."""
+    names = list(columns)
+    shown = (f'"{_visible(name)}"' for name in names[:SHOWN])
+    return ", ".join(shown) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+
+
+def _visible(name: str) -> str:
+    short = name if len(name) <= 60 else name[:59] + "…"
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
 
 
 def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -85,10 +95,10 @@ def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Map
 def _named(name: str, column: str, columns: Sequence[str], *, where: str) -> str:
     if column in columns:
         return column
-    if column.isdigit() and 1 <= int(column) <= len(columns):
+    if column.isdecimal() and 1 <= int(column) <= len(columns):
         return columns[int(column) - 1]
     raise DataError(
-        f'{where}: there is no column "{column}" (asked for as {name}); the columns are {listing(columns)}.'
+        f'{where}: there is no column "{_visible(column)}" (asked for as {name}); the columns are {listing(columns)}.'
         f"{_did_you_mean(column, columns)}"
     )
 
@@ -96,7 +106,7 @@ def _named(name: str, column: str, columns: Sequence[str], *, where: str) -> str
 def _did_you_mean(word: str, columns: Sequence[str]) -> str:
     folded = {column.casefold(): column for column in columns}
     close = difflib.get_close_matches(word.casefold(), folded, n=1)
-    return f' Did you mean "{folded[close[0]]}"?' if close else ""
+    return f' Did you mean "{_visible(folded[close[0]])}"?' if close else ""
 
 
 def _cells(column: str, sample: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,10 +6,11 @@ order, and its last tenth is held out.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from headway.data.builtin import builtin
@@ -22,7 +23,8 @@ from headway.errors import DataError
 
 Walk = Callable[[], Iterator[Row]]
 HELD_OUT = 0.1
-PIECE = 1 << 14  # characters; a piece of running text ends at a line end
+PIECE = 1 << 14  # characters; a piece of running text is a little longer, up to a line end …
+LONGEST = 1 << 16  # … or a space, if no line ends before this
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def open_files(
     """`running`: the task reads running text, so a plain text file is one long text and not a list of lines."""
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     for path in given:
-        if not path.exists():
-            raise DataError(f"{path}: no such file or folder")
+        if not _exists(path):
+            raise DataError(f"{str(path)[:200]}: no such file or folder")
     if "image" in fields:
         return _images(given, [] if valid is None else _as_paths(valid))
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)
@@ -71,7 +73,7 @@ def open_files(
     valid_files = _as_paths(valid) if valid is not None else list(parts.valid)
     mark = "\n".join(f"{path.name} {fingerprint(path)}" for path in [*train_files, *valid_files])
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
-        return _running(train_files, valid_files, mark)
+        return _running(train_files, valid=valid_files, test=parts.test, mark=mark, encoding=encoding)
     layout = guess(
         train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding
     )
@@ -113,13 +115,16 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
     )
 
 
-def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet:
-    name = ", ".join(path.name for path in train)
+def _running(
+    train: Sequence[Path], *, valid: Sequence[Path], test: Sequence[Path], mark: str, encoding: str | None
+) -> DataSet:
+    def pieces(files: Sequence[Path]) -> Walk:
+        return lambda: _pieces(files, encoding=encoding)
+
+    whole, name, asked = pieces(train), ", ".join(path.name for path in train), pieces(test or train)
     if valid:
-        return DataSet(
-            name, "running text", mark, lambda: _pieces(train), lambda: _pieces(valid), lambda: _pieces(train)
-        )
-    total = sum(len(row.fields["text"]) for row in _pieces(train))
+        return DataSet(name, "running text", mark, whole, pieces(valid), asked)
+    total = sum(len(row.fields["text"]) for row in whole())
     if not total:
         raise DataError(f"{name}: there is no text in it")
     keep = int(total * (1 - HELD_OUT))
@@ -127,27 +132,35 @@ def _running(train: Sequence[Path], valid: Sequence[Path], mark: str) -> DataSet
         name,
         "running text; its last tenth is held out",
         mark,
-        lambda: _between(_pieces(train), 0, keep),
-        lambda: _between(_pieces(train), keep, total),
-        lambda: _pieces(train),
+        lambda: _between(whole(), 0, keep),
+        lambda: _between(whole(), keep, total),
+        asked,
     )
 
 
-def _pieces(files: Sequence[Path]) -> Iterator[Row]:
-    """The text in order, cut at line ends, with nothing lost: the pieces joined are the file."""
+def _pieces(files: Sequence[Path], *, encoding: str | None = None) -> Iterator[Row]:
+    """The text in order, cut at line ends, with nothing lost: joined they are the file, every line end a newline."""
     for path in files:
-        line, pending = 1, ""
-        for chunk in text_of(path):
-            pending += chunk
-            while len(pending) > PIECE:
-                end = pending.find("\n", PIECE) + 1
-                if not end:
-                    break
-                yield Row({"text": pending[:end], "running": True}, f"{path.name}:{line}")
-                line += pending.count("\n", 0, end)
-                pending = pending[end:]
+        line, pending, ends = 1, "", io.IncrementalNewlineDecoder(None, translate=True)
+        for chunk in chain(text_of(path, encoding=encoding), [""]):
+            pending += ends.decode(chunk, final=not chunk)
+            at = 0
+            while end := _piece_end(pending, at):
+                yield Row({"text": pending[at:end], "running": True}, f"{path.name}:{line}")
+                line += pending.count("\n", at, end)
+                at = end
+            pending = pending[at:]
         if pending:
             yield Row({"text": pending, "running": True}, f"{path.name}:{line}")
+
+
+def _piece_end(text: str, start: int) -> int:
+    """Where the piece that begins at `start` ends; 0 while that is not known."""
+    if line_end := text.find("\n", start + PIECE, start + LONGEST) + 1:
+        return line_end
+    if len(text) < start + LONGEST:
+        return 0
+    return text.rfind(" ", start + PIECE, start + LONGEST) + 1 or start + LONGEST
 
 
 def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
@@ -159,6 +172,13 @@ def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
         at += len(text)
         if cut:
             yield Row({**row.fields, "text": cut}, row.where)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file can have, such as a whole text
+        return False
 
 
 def _as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:

@@ -39,13 +39,15 @@ class Source:
 def table(source: Source) -> Iterator[Record]:
     """CSV and its kin: one row a record, every row as wide as the first."""
     layout, width = source.layout, len(source.layout.columns)
-    for position, (number, cells) in enumerate(_rows(source)):
-        if layout.header and position == 0:
-            if tuple(cells) != layout.columns:
-                raise DataError(f"{source.path}:{number}: the header differs from the first file's: {cells!r:.200}.")
-            continue
+    header = layout.header
+    for number, cells in _rows(source):
         if not any(cell.strip() for cell in cells):
             source.skipped["blank lines"] += 1
+            continue
+        if header:
+            if tuple(cells) != layout.columns:
+                raise DataError(f"{source.path}:{number}: the header differs from the first file's: {cells!r:.200}.")
+            header = False
             continue
         if len(cells) != width:
             raise DataError(
@@ -84,6 +86,11 @@ def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
+            if "new-line" in str(error):
+                raise DataError(
+                    f"{source.path}:{record[-1][0]}: a carriage return inside a cell that is not quoted. "
+                    "Quote the cell, or remove the character."
+                ) from error
             number = _open_quote(record, delimiter)
             raise DataError(
                 f"{source.path}:{number}: a quote opened here is never closed properly ({error}). "
@@ -171,9 +178,11 @@ def conll(source: Source) -> Iterator[Record]:
             cells = conll_cells(line, source.layout.delimiter)
             if len(cells) != width:
                 raise DataError(
-                    f"{source.path}:{number}: {source.layout.mapping.get('tags', 'tags')!r}: "
-                    f"{len(cells)} columns where {width} were expected: {line!r:.80}."
+                    f"{source.path}:{number}: tags: {len(cells)} columns where {width} were expected: {line!r:.80}. "
+                    "Give every word all its columns; an empty line ends a sentence."
                 )
+            if not all(cells):
+                raise DataError(f"{source.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}.")
             first, size = (number, 0) if not sentence else (first, size + len(line))
             if size > source.limits.line_bytes:
                 raise DataError(f"{source.path}:{first}: a sentence that does not end; empty lines separate sentences.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.data import formats
 from headway.data.columns import assign, label_column, listing, matches
 from headway.data.json_stream import elements
-from headway.data.lines import CHUNK, Limits, detect_encoding, head_bytes, lines, text
+from headway.data.lines import CHUNK, Limits, detect_encoding, head_bytes, lines, refuse_old_line_ends, text
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.errors import DataError
@@ -26,8 +26,10 @@ def guess_file(
     path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None, limits: Limits
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
-    if not head_bytes(path, limits=limits).strip():
+    head = head_bytes(path, limits=limits)
+    if not head.strip():
         raise DataError(f"{path}: the file is empty.")
+    refuse_old_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)
     if layout.format == "table":
@@ -59,6 +61,8 @@ def guess_parallel(
     paths: Sequence[Path], fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None
 ) -> Layout:
     """Two files whose lines belong together; the first is the first field unless the user names them."""
+    for path in paths:
+        refuse_old_line_ends(path, head_bytes(path))
     names = [bare_suffix(path).lstrip(".") for path in paths]
     if "" in names or names[0] == names[1]:
         names = [path.name for path in paths]

@@ -17,6 +17,7 @@ from headway.preprocess.image import SUFFIXES
 IDX = "-images-idx3-ubyte"
 IDX_PARTS = {"train": "train", "t10k": "test"}
 MOST_BYTES = 4 << 30  # of one idx file, unpacked
+MOST_TIMES = 1000  # larger than packed: gzip's own limit, so that nothing is made room for on a file's word alone
 
 
 def image_parts(path: Path) -> dict[str, list[Row]]:
@@ -68,7 +69,7 @@ def _idx(file: Path, *, dimensions: int) -> np.ndarray:
                 raise DataError(f"{file}: not an idx file of bytes in {dimensions} dimensions")
             shape: Sequence[int] = np.frombuffer(head[4:], ">u4").tolist()
             size = int(np.prod(shape, dtype=object))
-            if size > MOST_BYTES:
+            if size > min(MOST_BYTES, MOST_TIMES * file.stat().st_size):
                 raise DataError(f"{file}: says it holds {size:,} bytes, more than is read")
             values = opened.read(size + 1)
     except FileNotFoundError as error:

@@ -11,7 +11,19 @@ from headway.data.lines import DEFAULT, Limits, text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"
-DECODER = json.JSONDecoder()
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is given twice, json would keep the last and say nothing."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!a:.60} is given twice")
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
 
 
 def parse(line: str, *, where: str) -> Any:

@@ -43,11 +43,14 @@ class Ledger:
             for part, count in self.cut.items()
         ]
 
-    def recall(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes up what `to_dict` kept."""
-        for part, found in kept.items():
-            self.seen[part], self.cut[part], self.limit[part] = found["of"], found["cut"], found["limit"]
-            self.worst[part] = (found["longest"], found["where"])
+    def state(self) -> dict[str, Any]:
+        """All that was counted, for `recall`."""
+        return {"seen": self.seen, "cut": self.cut, "limit": self.limit, "worst": self.worst}
+
+    def recall(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Goes on from what `state` gave."""
+        self.seen, self.cut, self.limit = (dict(state[name]) for name in ("seen", "cut", "limit"))
+        self.worst = {part: (length, where) for part, (length, where) in state["worst"].items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {

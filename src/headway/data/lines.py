@@ -6,6 +6,7 @@ A file is plain or gzip (told by its first bytes), UTF-8 with or without a mark,
 from __future__ import annotations
 
 import codecs
+import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,6 +76,15 @@ def head_bytes(path: Path, *, limits: Limits = DEFAULT) -> bytes:
     return next(_unpacked(path, limits), b"")
 
 
+def refuse_old_line_ends(path: Path, head: bytes) -> None:
+    """Lines that end with a carriage return alone would all be one line."""
+    if b"\r" in head.strip() and b"\n" not in head:
+        raise DataError(
+            f"{path}:1: lines end with a carriage return alone, as on very old Macs; "
+            "convert them (tr '\\r' '\\n' < old > new)."
+        )
+
+
 def _encoding_of(head: bytes) -> str:
     for mark, name in MARKS:
         if head.startswith(mark):
@@ -107,8 +117,9 @@ def _utf8(path: Path, encoding: str | None, limits: Limits) -> Iterator[bytes]:
 
 def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
     try:
+        "".encode(encoding)  # some codecs turn bytes into bytes, or exist only to fail
         return codecs.getincrementaldecoder(encoding)()
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise DataError(f'{path}: there is no encoding "{encoding}"; try utf-8, latin-1 or cp1252.') from error
 
 
@@ -121,6 +132,8 @@ def _transcode(path: Path, number: int, decoder: codecs.IncrementalDecoder, chun
             f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not {error.encoding} "
             f"({error.reason}); name the file's encoding or convert it to UTF-8."
         ) from error
+    except UnicodeError as error:
+        raise DataError(f"{path}:{number}: {error}; name the file's encoding or convert it to UTF-8.") from error
 
 
 def _newlines_before(error: UnicodeDecodeError) -> int:
@@ -179,13 +192,15 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
 
 def _unpacked(path: Path, limits: Limits) -> Iterator[bytes]:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait, a device may never end
+            raise DataError(f"{path}: is not a plain file; copy what it gives into one.")
         with path.open("rb") as file:
             first = file.read(CHUNK)
             rest = iter(lambda: file.read(CHUNK), b"")
             yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,8 @@ def _label(value: Any, *, where: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise DataError(f"{where}: label: {value} is no label; give the example one, or leave it out.")
         return str(value)
     return _text("label", value, where=where)
 

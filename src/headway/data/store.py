@@ -7,23 +7,16 @@ index names every file with size and checksum, so a half-written or damaged stor
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import shutil
-import tempfile
-from array import array
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from headway.data.draft import CHUNK, INDEX, VERSION, WHERE, Draft, hashed, read_sealed
 from headway.errors import DataError
 
-INDEX = "index.json"
-VERSION = 1
-WHERE = "where"
-CHUNK = 1 << 20
+WHOLE = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class Store:
@@ -31,6 +24,7 @@ class Store:
 
     def __init__(self, folder: Path, index: Mapping[str, Any]) -> None:
         self.folder, self.key = folder, str(index["key"])
+        self.note: dict[str, Any] = index["note"]  # the writer's own
         self._names: list[str] = index["names"]
         self._flat = {name: _map(folder / f"{name}.bin", dtype) for name, dtype in index["fields"].items()}
         self._offsets = {name: _map(folder / f"{name}.offsets.bin", "int64") for name in index["fields"]}
@@ -45,16 +39,16 @@ class Store:
 
         An example's entry "where" (`file:line`, optional) is kept as its place. `progress` is told the count so far.
         """
-        folder = Path(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            _write(draft, examples, key=key, progress=progress)
-            if folder.exists():
-                shutil.rmtree(folder)
-            os.replace(draft, folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        with Draft(Path(folder), key=key) as draft:
+            for example in examples:
+                draft.add(example)
+                if progress is not None:
+                    progress(draft.count)
+            draft.finish()
+        return cls.just_written(folder, key)
+
+    @classmethod
+    def just_written(cls, folder: str | Path, key: str) -> Store:
         store = cls.open(folder, key)
         if store is None:
             raise DataError(f"{folder}: what was just written does not read back; is the disk sound?")
@@ -64,13 +58,13 @@ class Store:
     def open(cls, folder: str | Path, key: str) -> Store | None:
         """The store, or None if there is none for this key, or it is half-written or damaged: build it again."""
         folder = Path(folder)
+        index = read_sealed(folder / INDEX)
         try:
-            index = json.loads((folder / INDEX).read_text())
-            whole = index["version"] == VERSION and index["key"] == key and index["seal"] == _seal(index)
-            whole = whole and all(_same(folder / name, entry) for name, entry in index["files"].items())
-        except (OSError, ValueError, KeyError, TypeError):
+            if index is None or (index["version"], index["key"]) != (VERSION, key) or not _is_whole(folder, index):
+                return None
+            return cls(folder, index)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return cls(folder, index) if whole else None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -108,64 +102,34 @@ def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{_checksum(file)}\0".encode())
+                hasher.update(f"{name}\0{hashed(file).hexdigest()}\0".encode())
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()
 
 
-def _write(
-    folder: Path, examples: Iterable[Mapping[str, Any]], *, key: str, progress: Callable[[int], object] | None
-) -> None:
-    files: dict[str, BinaryIO] = {}
-    dtypes: dict[str, str] = {}
-    offsets: dict[str, array[int]] = {}
-    places, names = array("q"), dict[str, int]()
-    try:
-        for count, example in enumerate(examples, 1):
-            place = str(example.get(WHERE, ""))
-            values = {name: np.asarray(value) for name, value in example.items() if name != WHERE}
-            if count == 1:
-                for name, value in values.items():
-                    files[name] = (folder / f"{name}.bin").open("wb")
-                    dtypes[name], offsets[name] = value.dtype.name, array("q", [0])
-            _check(values, dtypes, place=place or f"example {count}")
-            for name, value in values.items():
-                files[name].write(value.tobytes())
-                offsets[name].append(offsets[name][-1] + len(value))
-            file_name, line = _split_place(place)
-            places.extend((names.setdefault(file_name, len(names)), line))
-            if progress is not None:
-                progress(count)
-    finally:
-        for file in files.values():
-            file.close()
-    if not files:
-        raise DataError("There are no examples to store.")
-    for field, starts in offsets.items():
-        (folder / f"{field}.offsets.bin").write_bytes(starts.tobytes())
-    (folder / f"{WHERE}.bin").write_bytes(places.tobytes())
-    listed = {path.name: _entry(path) for path in sorted(folder.iterdir())}
-    index: dict[str, Any] = {"version": VERSION, "key": key, "fields": dtypes, "names": list(names), "files": listed}
-    index["seal"] = _seal(index)
-    with (folder / INDEX).open("w") as written:
-        json.dump(index, written)
-        written.flush()
-        os.fsync(written.fileno())
+def _is_whole(folder: Path, index: Mapping[str, Any]) -> bool:
+    """Whether the files are those that the index tells of, and what they say of each other holds. An index comes from
+    anywhere: names are plain, types are whole numbers, offsets ascend and end where the values do."""
+    types: Mapping[str, str] = index["fields"]
+    expected = {f"{WHERE}.bin", *(f"{name}{end}" for name in types for end in (".bin", ".offsets.bin"))}
+    if set(index["files"]) != expected or not all(map(str.isidentifier, types)) or not set(types.values()) <= WHOLE:
+        return False
+    if not types or not all(_same(folder / name, entry) for name, entry in index["files"].items()):
+        return False
+    places = _map(folder / f"{WHERE}.bin", "int64")
+    names = places[0::2]
+    if len(places) % 2 or not len(places) or names.min() < 0 or names.max() >= len(index["names"]):
+        return False
+    return all(_fit(folder, name, dtype, count=len(names)) for name, dtype in types.items())
 
 
-def _check(values: Mapping[str, np.ndarray], dtypes: Mapping[str, str], *, place: str) -> None:
-    if {name: value.dtype.name for name, value in values.items()} != dtypes:
-        found = {name: value.dtype.name for name, value in values.items()}
-        raise DataError(f"{place}: fields {found} where the first example has {dict(dtypes)}.")
-    for name, value in values.items():
-        if value.ndim != 1 or value.dtype.kind not in "iu":
-            raise DataError(f"{place}: {name}: expected a one-dimensional array of whole numbers.")
-
-
-def _split_place(place: str) -> tuple[str, int]:
-    name, _, line = place.rpartition(":")
-    return (name, int(line)) if name and line.isdecimal() else (place, -1)
+def _fit(folder: Path, name: str, dtype: str, *, count: int) -> bool:
+    offsets, size = _map(folder / f"{name}.offsets.bin", "int64"), (folder / f"{name}.bin").stat().st_size
+    ends = len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] * np.dtype(dtype).itemsize == size
+    return bool(ends) and all(
+        bool((np.diff(offsets[at : at + CHUNK + 1]) >= 0).all()) for at in range(0, len(offsets), CHUNK)
+    )
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:
@@ -174,25 +138,5 @@ def _map(path: Path, dtype: str) -> np.ndarray:
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "checksum": _checksum(path)}
-
-
 def _same(path: Path, entry: Mapping[str, Any]) -> bool:
-    return bool(path.stat().st_size == entry["bytes"]) and bool(_checksum(path) == entry["checksum"])
-
-
-def _checksum(path: Path) -> str:
-    hasher = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher.hexdigest()
-
-
-def _seal(index: Mapping[str, Any]) -> str:
-    """A checksum of the index itself."""
-    content = {name: value for name, value in index.items() if name != "seal"}
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return bool(path.stat().st_size == entry["bytes"]) and hashed(path).hexdigest() == entry["checksum"]

@@ -128,9 +128,13 @@ class Keys:
             return default
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            if abs(value) > 10**300:
+                raise ConfigError(f"config.json: {key} is beyond any number a model is made of")
             return float(value)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ConfigError(f"config.json: {key} is {value!r}, expected {' or '.join(k.__name__ for k in kinds)}")
+            raise ConfigError(
+                f"config.json: {key} is {value!r:.100}, expected {' or '.join(k.__name__ for k in kinds)}"
+            )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"config.json: {key} is {value}: it must be a finite number")
         return value
@@ -166,7 +170,7 @@ class Keys:
         value = self.data.get(key)
         if value is not None and value not in allowed:
             raise ConfigError(
-                f"config.json: {key} = {value!r} is not supported; supported: {', '.join(map(repr, allowed))}"
+                f"config.json: {key} = {value!r:.100} is not supported; supported: {', '.join(map(repr, allowed))}"
             )
 
     def ignore(self, *keys: str) -> None:
@@ -177,11 +181,16 @@ class Keys:
         return len(names) if names else self.size("num_labels", 2)
 
     def done(self) -> None:
+        names = self.data.get("id2label") or {}
+        if not isinstance(names, dict) or not all(key.isdecimal() and isinstance(names[key], str) for key in names):
+            raise ConfigError("config.json: id2label must map whole numbers to names")
         for key in self.data:
             if key not in self.read and key not in BOOKKEEPING:
                 close = difflib.get_close_matches(key, [*self.read, *BOOKKEEPING], 1)
                 hint = f" (did you mean {close[0]!r}?)" if close else ""
-                raise ConfigError(f"config.json: {key} = {self.data[key]!r} is not a key that this family knows{hint}")
+                raise ConfigError(
+                    f"config.json: {key:.100} = {self.data[key]!r:.100} is not a key that this family knows{hint}"
+                )
 
 
 @dataclass(frozen=True)

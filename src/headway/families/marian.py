@@ -85,6 +85,7 @@ def position_rule(config: EncoderDecoderConfig, side: str) -> Constant:
     assert isinstance(embedding, EmbeddingConfig) and isinstance(embedding.positions, SinusoidalConfig)
     return Constant(
         "{base}" + side + ".embed_positions.weight",
+        (embedding.positions.count, embedding.width),
         partial(sinusoids, embedding.positions.count, embedding.width, layout="halves"),
         written=config.decoder.head is None,
     )

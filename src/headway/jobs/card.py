@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,9 +41,10 @@ def write_card(
         f"recipe `{plan.recipe}`, {result.steps:,} steps in {result.seconds / 60:.1f} minutes.",
         "",
         "## Data",
-        f"{data.name} ({data.layout}): {report.examples:,} examples to learn from, {report.held_out:,} held out.",
-        *([""] + [f"- {warning}" for warning in report.warnings] if report.warnings else []),
-        *(["", "Cut to fit:"] + [f"- {line}" for line in cut] if cut else ["", "Nothing was cut."]),
+        f"{plain(data.name)} ({plain(data.layout)}): {report.examples:,} examples to learn from, "
+        f"{report.held_out:,} held out.",
+        *([""] + [f"- {plain(warning)}" for warning in report.warnings] if report.warnings else []),
+        *(["", "Cut to fit:"] + [f"- {plain(line)}" for line in cut] if cut else ["", "Nothing was cut."]),
         "",
         "## Scores on the held-out examples",
         "",
@@ -61,3 +64,8 @@ def write_card(
     ]
     with replacing(folder / "README.md") as draft:
         draft.write_text("\n".join(lines), encoding="utf-8")
+
+
+def plain(text: str) -> str:
+    """Names of files, columns and labels come from the data: shown as they are, never as HTML, a table or a link."""
+    return re.sub(r"([\[\]|`])", r"\\\1", html.escape(" ".join(text.split()), quote=False))

@@ -13,6 +13,7 @@ from headway.checkpoints import read_json
 from headway.data.dataset import DataSet, open_builtin, open_files
 from headway.errors import ConfigError
 from headway.jobs.overrides import sort
+from headway.models.config import from_dict
 from headway.models.recipes import Size, size_named
 from headway.train.recipes import RECIPES
 from headway.train.settings import Settings
@@ -101,10 +102,13 @@ def saved_plan(folder: str | Path) -> Plan:
     path = Path(folder) / "training" / PLAN
     if not path.exists():
         raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to go on with")
+    plan: Plan = from_dict(Plan, read_json(path), path=str(path))
     try:
-        return Plan(**read_json(path))
+        plan.settings()
+        plan.size()
     except TypeError as error:
         raise ConfigError(f"{path}: damaged: {error}") from error
+    return plan
 
 
 def open_data(plan: Plan) -> DataSet:

@@ -156,9 +156,19 @@ def from_dict(kind: Any, data: Any, *, path: str = "config") -> Any:
         if inner is None and len(args) != len(data):
             raise ConfigError(f"{path}: expected {len(args)} values, got {len(data)}")
         return tuple(from_dict(inner or args[i], item, path=f"{path}[{i}]") for i, item in enumerate(data))
+    if origin in (list, dict):
+        return _collection(origin, typing.get_args(kind), data, path)
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, data, path)
-    return _scalar(kind, data, path)
+    return data if kind is Any else _scalar(kind, data, path)
+
+
+def _collection(origin: type, args: tuple[Any, ...], data: Any, path: str) -> Any:
+    if not isinstance(data, origin):
+        raise ConfigError(f"{path}: expected {'a list' if origin is list else 'an object'}, got {data!r:.80}")
+    if origin is list:
+        return [from_dict(args[0], item, path=f"{path}[{i}]") for i, item in enumerate(data)]
+    return {key: from_dict(args[1], value, path=f"{path}.{key}") for key, value in data.items()}
 
 
 def _one_of(options: tuple[Any, ...], data: Any, path: str) -> Any:

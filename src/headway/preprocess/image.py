@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 MOST_PIXELS = 100_000_000  # beyond this a small file may hide a picture that fills the memory
+MOST_BYTES = 1 << 28  # of a file
 
 
 def read_image(source: Any, *, side: int, channels: int = 3, where: str = "image") -> NDArray[np.uint8]:
@@ -43,7 +44,7 @@ def _open(source: Any, *, where: str) -> Image:
     if not isinstance(source, Path | bytes | Image.Image):
         raise DataError(f"{where}: expected a picture's Path, its bytes or an array, found {type(source).__name__}")
     try:
-        data = source.read_bytes() if isinstance(source, Path) else source
+        data = _read(source) if isinstance(source, Path) else source
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
             picture = Image.open(io.BytesIO(data)) if isinstance(data, bytes) else data
@@ -57,6 +58,16 @@ def _open(source: Any, *, where: str) -> Image:
         raise DataError(f"{where}: not a picture, or a damaged one ({error})") from error
     deep = turned.mode == "F" or turned.mode.startswith("I")
     return _from_array(np.asarray(turned), where=where) if deep else turned
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file() and path.exists():
+        raise DataError(f"{path}: not a plain file")
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise DataError(f"{path}: more than {MOST_BYTES:,} bytes; make the picture smaller")
+    return data
 
 
 def _from_array(values: np.ndarray, *, where: str) -> Image:

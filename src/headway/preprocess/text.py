@@ -8,16 +8,19 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Encoding as BackendEncoding
 from tokenizers import Tokenizer as Backend
 
-from headway.errors import CheckpointError, InputError
+from headway.checkpoints import replacing, save_json
+from headway.errors import CheckpointError, HeadwayError, InputError
 from headway.preprocess.text_files import Description, describe, vocabulary_of
 from headway.preprocess.text_train import Kind, train
 
+CONTROL = "\0 "  # before a control token, where text may hold any token's name
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -39,9 +42,9 @@ class Tokenizer:
         self.roles = dict(description.roles)
         self.chat_template = description.chat_template
         self.max_length = description.max_length
-        controls = _controls(spec, self.chat_template)
+        self.controls = frozenset(_controls(spec, self.chat_template))  # tokens that steer a model, by name
         self._full = Backend.from_str(json.dumps(spec))
-        self._plain = Backend.from_str(json.dumps(_deaf(spec, controls)))
+        self._plain = Backend.from_str(json.dumps(_deaf(spec, self.controls)))
         self._plain.encode_special_tokens = True
         added = self._full.get_added_tokens_decoder()
         self.special_ids = frozenset(i for i, token in added.items() if token.special)
@@ -57,11 +60,14 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
         """From a model folder: `tokenizer.json`, `vocab.txt`, or `vocab.json` + `merges.txt`."""
-        description = describe(Path(folder))
         try:
-            return cls(description)
-        except Exception as error:  # the library raises plain Exception
-            raise CheckpointError(f"{folder}: the tokenizer files are damaged ({error}); fetch them again") from error
+            return cls(describe(Path(folder)))
+        except (HeadwayError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the library raises plain Exception, and a panic that is not even one
+            raise CheckpointError(
+                f"{folder}: the tokenizer files are damaged ({type(error).__name__}: {error}); fetch them again"
+            ) from error
 
     @classmethod
     def train(
@@ -73,6 +79,16 @@ class Tokenizer:
     def encode(self, text: str, *, special: bool = True, special_in_text: bool = False) -> list[int]:
         """`special` wraps the text as its model expects; `special_in_text` reads control tokens written in it."""
         return self._encode(text, special=special, backend=self._full if special_in_text else self._plain).ids
+
+    def encode_controlled(self, text: str) -> list[int]:
+        """Only those control tokens are read that have CONTROL before them; all other text is plain."""
+        return self._encode(text, special=False, backend=self._controlled).ids
+
+    @cached_property
+    def _controlled(self) -> Backend:
+        backend = Backend.from_str(self._plain.to_str())
+        backend.encode_special_tokens = False
+        return backend
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """The same ids as `encode`, many texts at once on all cores."""
@@ -119,6 +135,18 @@ class Tokenizer:
             raise InputError(f"id {index} is not in the vocabulary of {len(self)} tokens")
         return token
 
+    def bytes_of(self, index: int) -> bytes:
+        """What the token adds to a text; it may be a part of a character."""
+        token = self.token(index)
+        if index in self._added:
+            return token.encode()
+        if "ByteLevel" in self._decoders and all(letter in BYTE_OF for letter in token):
+            return bytes(BYTE_OF[letter] for letter in token)
+        byte = BYTE_PIECE.fullmatch(token) if "ByteFallback" in self._decoders else None
+        if byte:
+            return bytes([int(byte[1], 16)])
+        return (token.replace("▁", " ") if self._decoders & {"Metaspace", "Replace"} else token).encode()
+
     def id(self, token: str) -> int | None:
         return self._full.token_to_id(token)
 
@@ -128,8 +156,8 @@ class Tokenizer:
     def save(self, folder: str | Path) -> None:
         """`tokenizer.json` and `tokenizer_config.json`, as transformers' AutoTokenizer opens them."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        (target / "tokenizer.json").write_text(self._full.to_str(pretty=True), encoding="utf-8")
+        with replacing(target / "tokenizer.json") as draft:
+            draft.write_text(self._full.to_str(pretty=True), encoding="utf-8")
         inputs = ["input_ids", "attention_mask"]
         if any(self.encode_pair("a", "b").segments):
             inputs.insert(1, "token_type_ids")
@@ -140,7 +168,7 @@ class Tokenizer:
             settings["model_max_length"] = self.max_length
         if self.chat_template is not None:
             settings["chat_template"] = self.chat_template
-        (target / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        save_json(target / "tokenizer_config.json", settings)
 
     def _encode(
         self, text: str | list[str], pair: str | None = None, *, special: bool, backend: Backend | None = None
@@ -150,21 +178,21 @@ class Tokenizer:
             return (backend or self._plain).encode(text, pair, is_pretokenized=words, add_special_tokens=special)
         except TypeError as error:
             raise InputError(f"{ascii(text)[:80]}: not a text, or half a surrogate pair in it ({error})") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # as above: the library's own, of a vocabulary that does not fit its rules
+            raise CheckpointError(
+                f"the tokenizer fails on {ascii(text)[:80]}: {error}; fetch its files again"
+            ) from error
 
     def _role_id(self, role: str) -> int | None:
         return self._full.token_to_id(self.roles[role]) if role in self.roles else None
 
     def _readable(self, index: int) -> str:
-        token = self.token(index)
-        if index in self._added:
+        spelled, token = self.bytes_of(index), self.token(index)
+        if "ByteFallback" in self._decoders and not spelled.isascii() and BYTE_PIECE.fullmatch(token):
             return token
-        if "ByteLevel" in self._decoders:
-            return bytes(BYTE_OF[letter] for letter in token).decode("utf-8", errors="backslashreplace")
-        byte = BYTE_PIECE.fullmatch(token) if "ByteFallback" in self._decoders else None
-        if byte:
-            value = int(byte[1], 16)
-            return chr(value) if value < 0x80 else token
-        return token.replace("▁", " ") if self._decoders & {"Metaspace", "Replace"} else token
+        return spelled.decode("utf-8", errors="backslashreplace")
 
 
 class StreamDecoder:
@@ -211,13 +239,13 @@ def _controls(spec: dict[str, Any], chat_template: str | None) -> set[str]:
     }
 
 
-def _deaf(spec: dict[str, Any], controls: set[str]) -> dict[str, Any]:
+def _deaf(spec: dict[str, Any], controls: frozenset[str]) -> dict[str, Any]:
     """The same ids, with the control tokens under names that no text spells.
 
     Turning off their search in the text is not enough: a Unigram or word model finds them as ordinary pieces. The new
     name has a space in it, which every such model has already turned into something else.
     """
-    hidden = {content: f"\0 {content}" for content in controls & vocabulary_of(spec).keys()}
+    hidden = {content: f"{CONTROL}{content}" for content in controls & vocabulary_of(spec).keys()}
     model = dict(spec["model"])
     stored = model["vocab"]
     if isinstance(stored, list):

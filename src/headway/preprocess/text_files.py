@@ -13,11 +13,15 @@ from typing import Any
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
+from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import CheckpointError
 
 ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 SENTENCEPIECE = ("spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model", "spm.model")
 SANE_LENGTH = 10_000_000  # transformers writes 1e30 for "no limit"
+MOST_BYTES = 64 << 20  # twice the largest published tokenizer.json
+MOST_PARTS = 4_000_000
+MOST_TOKENS = 10_000_000
 
 BERT_ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_ROLES = {
@@ -51,6 +55,8 @@ def describe(folder: Path) -> Description:
     else:
         raise _no_tokenizer(folder)
     vocabulary = vocabulary_of(spec)
+    if not all(type(token_id) is int and 0 <= token_id < MOST_TOKENS for token_id in vocabulary.values()):
+        raise CheckpointError(f"{folder}: a token's id is not a whole number from 0 to {MOST_TOKENS:,}; fetch it again")
     roles = defaults | _roles(folder, settings, vocabulary)
     roles = {role: token for role, token in roles.items() if token in vocabulary}
     _mark_special(spec, set(roles.values()) | set(_extra_special(folder, settings)), vocabulary=vocabulary)
@@ -70,17 +76,21 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file does not exist."""
     if not path.exists():
         return {}
+    text = read_bounded(path, limit=MOST_BYTES)
+    if text.count(b"[") + text.count(b"{") > MOST_PARTS:  # small on disk, large once it is read
+        raise CheckpointError(f"{path}: more than {MOST_PARTS:,} lists and objects; no tokenizer has as many")
+    return parse_json(text, path)
+
+
+def _read_text(path: Path) -> str:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not readable as JSON ({error}); fetch the file again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected, found {type(content).__name__}")
-    return content
+        return read_bounded(path, limit=MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path}: not UTF-8 ({error}); fetch the file again") from error
 
 
 def _wordpiece(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    lines = _read_text(folder / "vocab.txt").split("\n")
     tokens = lines[:-1] if lines[-1] == "" else lines
     vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
     missing = [BERT_ROLES[role] for role in ("unk", "cls", "sep") if BERT_ROLES[role] not in vocabulary]
@@ -112,7 +122,7 @@ def _byte_level(folder: Path, settings: dict[str, Any]) -> tuple[dict[str, Any],
     vocabulary = read_json(folder / "vocab.json")
     if any(token.endswith("</w>") for token in vocabulary):
         raise CheckpointError(f"{folder / 'vocab.json'}: a BPE with </w> word ends; {_how_to_convert(folder)}")
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    lines = _read_text(folder / "merges.txt").split("\n")
     pairs = [line.rstrip("\r").split(" ") for line in lines if line.strip() and not line.startswith("#version")]
     bad = next((pair for pair in pairs if len(pair) != 2), None)
     if bad:
@@ -198,7 +208,7 @@ def _mark_special(spec: dict[str, Any], tokens: set[str], *, vocabulary: dict[st
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     beside = folder / "chat_template.jinja"
     if beside.exists():
-        return beside.read_text(encoding="utf-8")
+        return _read_text(beside)
     stored = settings.get("chat_template")
     if isinstance(stored, list):  # several named ones
         stored = next((entry["template"] for entry in stored if entry.get("name") == "default"), None)

@@ -15,6 +15,7 @@ from headway.errors import ConfigError, DataError
 from headway.preprocess.text_files import BERT_ROLES, Description, wrap_like_bert
 
 Kind = Literal["char", "bpe", "wordpiece"]
+MOST_CHARACTERS = 50_000_000  # a vocabulary is learned from this much; more would hardly change it
 SENTENCE_ROLES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>"}
 
 
@@ -26,7 +27,7 @@ def train(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool, speci
         "bpe": SENTENCE_ROLES,
         "wordpiece": BERT_ROLES,
     }[kind]
-    kept = [text for text in texts if text]
+    kept = _sample(texts)
     if not kept:
         raise DataError("there is no text to make a vocabulary from")
     build = {"char": _char, "bpe": _bpe, "wordpiece": _wordpiece}[kind]
@@ -36,6 +37,21 @@ def train(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool, speci
     spec = json.loads(backend.to_str())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in names]
     return Description(spec, dict(roles))
+
+
+def _sample(texts: Iterable[str]) -> list[str]:
+    """The texts that are not empty; of more than memory should hold every second, fourth, eighth …, evenly spread."""
+    kept: list[str] = []
+    size, step = 0, 1
+    for number, text in enumerate(text for text in texts if text):
+        if number % step:
+            continue
+        kept.append(text)
+        size += len(text)
+        if size > MOST_CHARACTERS and len(kept) > 1:
+            kept, step = kept[::2], 2 * step
+            size = sum(map(len, kept))
+    return kept
 
 
 def _char(texts: list[str], special: list[str], *, size: int, lowercase: bool) -> Backend:

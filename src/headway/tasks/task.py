@@ -11,7 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
 import torch
@@ -21,13 +21,14 @@ from headway.data.batch import Batch, Loss
 from headway.data.ledger import Ledger
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
-from headway.models.config import ModelConfig
+from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 
 Example = dict[str, np.ndarray]
 Walk = Callable[[], Iterator[Row]]
 IGNORE = -100  # a target that is not asked for
+MOST = 10**9  # an option's number is smaller
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Task(ABC):
     stacks: ClassVar[int] = 1  # 2: encoder and decoder
     running: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
     stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
-    speaks: ClassVar[bool] = False  # `answer` takes `on_text`, which hears the answer as it is written
+    speaks: ClassVar[bool] = False  # `answer` writes: it takes what headway.tasks.writing does
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
     reads_text: ClassVar[bool] = True  # False: there is no tokenizer
@@ -149,7 +150,13 @@ class Task(ABC):
         if unknown:
             known = ", ".join(sorted(names))
             raise ConfigError(f"headway.json: task {cls.name} has no option {unknown[0]!r}; known: {known}")
-        return cls(tokenizer=tokenizer, **data)  # type: ignore[arg-type]
+        hints = get_type_hints(cls)
+        options = {name: from_dict(hints[name], value, path=f"headway.json: {name}") for name, value in data.items()}
+        for name, value in options.items():
+            low = 0 if isinstance(value, int) else -MOST
+            if isinstance(value, int | float) and not low <= value <= MOST:
+                raise ConfigError(f"headway.json: {name} is {value}: not a number that the option can have")
+        return cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
 
 
 def device_of(model: nn.Module) -> torch.device:

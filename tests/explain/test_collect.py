@@ -206,7 +206,7 @@ HOSTILE = ["<script>alert(1)</script>", "שלום עולם", "\u202eabc", "👩�
 @pytest.mark.parametrize("kind", ["bpe", "char", "wordpiece"])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_spelt_exactly(kind: str, text: str) -> None:
-    tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind=kind, size=60)  # type: ignore[arg-type]
+    tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind=kind, size=300)  # type: ignore[arg-type]
     ids = tokenizer.encode(text, special=False)
     found = "".join(token.text for token in tokens(tokenizer, ids, [text]))
     if kind == "bpe":  # bytes of one character go by their own names

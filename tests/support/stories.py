@@ -11,7 +11,7 @@ from headway.bundle import Bundle
 from headway.explain import story
 
 
-def bundle(name: str, *, rows: int = 60, **options: Any) -> Bundle:
+def bundle(name: str, *, rows: int = 40, **options: Any) -> Bundle:
     task, model, _ = started(name, rows=rows, **options)
     return Bundle(model, "headway", model.config, task.tokenizer, None, {}, task)
 

@@ -28,6 +28,7 @@ from headway.tasks.generate import Generate
 from headway.tasks.task import Task
 from headway.tasks.translate import Translate
 
+TITLE = 80  # characters
 STEPS = 16  # tokens a decoder goes on for
 
 
@@ -49,8 +50,8 @@ def collect(
         if shown is not value and shown != value:
             asked = replace(asked, note=[*asked.note, _shortened(first, last)])
         if isinstance(bundle.model, RecurrentEncoderDecoder):
-            return _recurrent(bundle, task, asked, title=_title(bundle, given))
-        return _transformer(bundle, task, asked, layers=layers, steps=steps, title=_title(bundle, given))
+            return _recurrent(bundle, task, asked, title=_title(given))
+        return _transformer(bundle, task, asked, layers=layers, steps=steps, title=_title(given))
 
 
 def _ask(bundle: Bundle, task: Task | None, value: Any, *, against: str | None) -> Asked:
@@ -152,6 +153,8 @@ def _shortened(first: int | None, last: int | None) -> str:
     return f"Only the {'first' if first else 'last'} {first or last} tokens of the text were read, as asked."
 
 
-def _title(bundle: Bundle, given: Any) -> str:
-    text = Path(given).name if isinstance(given, Path) else str(given)
-    return f"{name_of(bundle)}: {text if len(text) <= 80 else text[:79] + '…'}"
+def _title(given: Any) -> str:
+    text = (
+        given.name if isinstance(given, Path) else str(given) if isinstance(given, str | list | dict) else "a picture"
+    )
+    return text if len(text) <= TITLE else text[: TITLE - 1] + "…"

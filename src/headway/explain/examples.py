@@ -11,7 +11,7 @@ import torch
 
 from headway.errors import InputError
 from headway.explain import story
-from headway.layers.attend import attend_with_weights, attention_weights
+from headway.layers.attend import attend_with_weights
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.positions import sinusoids
 
@@ -29,7 +29,12 @@ def example(name: str) -> story.Story:
 def chasing() -> story.Story:
     """Seed 002: 26.05 and −4.5."""
     looked = _looked(
-        q=[CHASING], k=[CAT, MOUSE], queries="target", keys="source", name="chasing looks at cat and mouse"
+        q=[CHASING],
+        k=[CAT, MOUSE],
+        v=np.eye(2),
+        queries="target",
+        keys="source",
+        name="chasing looks at cat and mouse",
     )
     rows = [
         [str(i), *(f"{q:g} × {k:g} = {q * k:g}  {_verdict(q * k)}" for k in (cat, mouse))]
@@ -58,6 +63,8 @@ def chasing() -> story.Story:
                     "they differ it is negative, a mismatch. The sum is the score.",
                     "The score is divided by the square root of the number of terms, √6, so that longer vectors do not "
                     "give larger scores merely by having more terms; and softmax turns the scores into shares of one.",
+                    "The example stops at the weights. So that the sum of values can be seen as well, the value of "
+                    "cat is one axis here and that of mouse the other.",
                 ],
                 story.Table(["number", "chasing · cat", "chasing · mouse"], rows),
             )
@@ -71,6 +78,7 @@ def three_words() -> story.Story:
     q, k, v = np.random.default_rng(0).normal(size=(3, 3, 64)).astype(np.float32)
     looked = _looked(q=q, k=k, v=v, queries="text", keys="text", name="Action gets results")
     scores = q @ k.T
+    assert looked.z is not None
     rows = [
         [
             f"{asks} → {other}",
@@ -78,7 +86,7 @@ def three_words() -> story.Story:
             f"{scores[i, j] / 8:.3f}",
             f"{looked.weights[0, i, j]:.3f}",
             f"{looked.weights[0, i, j]:.3f} × v({other})",
-            "" if j < 2 or looked.z is None else f"z({asks}) = {_start(looked.z[0, i])}",
+            "" if j < 2 else f"z({asks}) = {_start(looked.z[0, i])}",
         ]
         for i, asks in enumerate(words)
         for j, other in enumerate(words)
@@ -199,7 +207,7 @@ def _looked(
     *,
     q: Sequence[Sequence[float]] | np.ndarray,  # (query, size)
     k: Sequence[Sequence[float]] | np.ndarray,
-    v: np.ndarray | None = None,
+    v: np.ndarray,
     queries: str,
     keys: str,
     name: str,
@@ -207,18 +215,11 @@ def _looked(
     mask: Mask | None = None,
 ) -> story.Attention:
     """One head, worked out by the formula itself."""
-    asked, offered = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k))
+    asked, offered, values = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k, v))
     rule = Mask() if mask is None else mask
-    size = offered.shape[-1]
-    if v is None:
-        _, weights = attention_weights(asked, offered, mask=rule, scale=scale)
-        found = None
-    else:
-        values = torch.tensor(np.asarray(v, dtype=np.float32))[None, None]
-        summed, weights = attend_with_weights(asked, offered, values, mask=rule, scale=scale)
-        found = values[0].numpy(), summed[0].numpy()
-    shape = weights.shape[2], weights.shape[3]
-    allowed = rule.tensor(shape[0], shape[1], torch.device("cpu"))
+    summed, weights = attend_with_weights(asked, offered, values, mask=rule, scale=scale)
+    queried, keyed = weights.shape[2:]
+    allowed = rule.tensor(queried, keyed, torch.device("cpu"))
     return story.Attention(
         name=name,
         stack="encoder" if mask is None else "decoder",
@@ -227,15 +228,15 @@ def _looked(
         queries=queries,
         keys=keys,
         causal=rule.causal,
-        scale=1 / math.sqrt(size) if scale is None else scale,
+        scale=1 / math.sqrt(offered.shape[-1]) if scale is None else scale,
         heads=1,
         kv_heads=1,
         weights=weights[0].numpy(),
-        mask=np.ones(shape, dtype=bool) if allowed is None else allowed.numpy(),
+        mask=np.ones((queried, keyed), dtype=bool) if allowed is None else allowed.numpy(),
         q=asked[0].numpy(),
         k=offered[0].numpy(),
-        v=None if found is None else found[0],
-        z=None if found is None else found[1],
+        v=values[0].numpy(),
+        z=summed[0].numpy(),
     )
 
 

@@ -21,7 +21,7 @@ BAR = 24
 
 def show(told: story.Story, console: Console | None = None) -> None:
     out = console or Console(highlight=False)
-    out.print(Text(printable(told.title), style="bold"))
+    out.print(Text(printable(f"{told.model.name}: {told.title}"), style="bold"))
     out.print(Text(", ".join(f"{label} {value}" for label, value in told.model.facts), style="dim"))
     for sequence in told.sequences.values():
         out.print(_tokens(sequence))

@@ -67,7 +67,7 @@ def _attention(told: story.Story, path: str | Path | None) -> Figure:
         queries=texts(told, each.queries),
         keys=texts(told, each.keys),
         path=path,
-        title=f"{told.title}  ({each.stack} layer {each.layer})",
+        title=f"{told.model.name}: {told.title}  ({each.stack} layer {each.layer})",
     )
 
 
@@ -79,7 +79,7 @@ def _alignment(told: story.Story, each: story.Attention, path: str | Path | None
         columns=texts(told, each.keys),
         rows=_written(told),
         path=path,
-        title=f"{told.title}{answer}  (layer {each.layer}{heads})",
+        title=f"{told.model.name}: {told.title}{answer}  (layer {each.layer}{heads})",
     )
 
 
@@ -105,7 +105,7 @@ def _heads(told: story.Story, path: str | Path | None) -> Figure:
         change[names.index(row.name), row.head] = row.change
     about = "" if told.attribution is None else f"  (score: {told.attribution.target})"
     rows = [name.replace("stack.blocks.", "layer ").replace(".", " ") for name in names]
-    return draw_heads(change, rows=rows, path=path, title=f"{told.title}{about}")
+    return draw_heads(change, rows=rows, path=path, title=f"{told.model.name}: {told.title}{about}")
 
 
 def _order(told: story.Story, name: str) -> tuple[int, str]:

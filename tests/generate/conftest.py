@@ -1,31 +1,29 @@
 """Models to write with, made once."""
 
+import functools
+
 import pytest
-from support.parity import Case, Pair
-from support.writers import GPT2, LLAMA, MARIAN, T5, lively, tiny_translator
+from support.parity import Pair
+from support.writers import WRITERS, lively, tiny_translator
 
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.preprocess.text import Tokenizer
 
 
 @pytest.fixture(scope="session")
-def gpt2(tmp_path_factory) -> Pair:
-    return lively(Case("GPT2LMHeadModel", GPT2), tmp_path_factory.mktemp("gpt2"))
+def pair_of(tmp_path_factory):
+    """A family's name → the same lively weights in both libraries."""
+    return functools.cache(lambda name: lively(WRITERS[name], tmp_path_factory.mktemp(name)))
 
 
 @pytest.fixture(scope="session")
-def llama(tmp_path_factory) -> Pair:
-    return lively(Case("LlamaForCausalLM", LLAMA), tmp_path_factory.mktemp("llama"))
+def gpt2(pair_of) -> Pair:
+    return pair_of("gpt2")
 
 
 @pytest.fixture(scope="session")
-def t5(tmp_path_factory) -> Pair:
-    return lively(Case("T5ForConditionalGeneration", T5), tmp_path_factory.mktemp("t5"))
-
-
-@pytest.fixture(scope="session")
-def marian(tmp_path_factory) -> Pair:
-    return lively(Case("MarianMTModel", MARIAN), tmp_path_factory.mktemp("marian"))
+def llama(pair_of) -> Pair:
+    return pair_of("llama")
 
 
 @pytest.fixture(scope="session")

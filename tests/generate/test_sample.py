@@ -33,9 +33,9 @@ def test_samples_follow_the_models_distribution(gpt2):
 
 def test_second_tokens_do_not_depend_on_the_first_ones_number():
     """The numbers of one answer are independent of each other, and of its neighbours'."""
-    from headway.generate.sample import Row, uniform_numbers
+    from headway.generate.sample import uniform_numbers
 
-    rows = [Row(i, j, None) for i in range(200) for j in range(5)]
+    rows = [(i, j) for i in range(200) for j in range(5)]
     numbers = uniform_numbers(rows, replace(SAMPLES, max_new_tokens=2))
     assert len(numbers.unique()) == numbers.numel()
     for a, b in [(numbers[:, 0], numbers[:, 1]), (numbers[:-1, 0], numbers[1:, 0]), (numbers[:-5, 0], numbers[5:, 0])]:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.generate.reader import Reader
 from headway.generate.settings import GenerationSettings
-from headway.generate.stop import TextStream, ended_by_id, find_stop, full_text, withheld
+from headway.generate.stop import TextStream, ended_by_id, find_stop, withheld
 from headway.preprocess.text import Tokenizer
 
 BYTES = Tokenizer.train(["a"], kind="bpe", size=259)  # a token a byte
@@ -102,7 +103,7 @@ def test_prefix_is_shown_and_not_searched():
     stream = TextStream(BYTES, stop=["ab"], prefix=BYTES.encode("ab", special=False))
     assert stream.push(BYTES.id("c")) == "abc" and not stream.stopped
     chosen = GenerationSettings(stop=("b",), prefix=tuple(BYTES.encode("b>", special=False)))
-    assert full_text(BYTES, BYTES.encode("aabaa", special=False), chosen) == "b>aa"
+    assert Reader(chosen, BYTES).text(BYTES.encode("aabaa", special=False)) == "b>aa"
 
 
 def test_ends_by_id():

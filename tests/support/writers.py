@@ -14,6 +14,11 @@ from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderCo
 from headway.models.decoder import Decoder
 from headway.models.encoder_decoder import EncoderDecoder
 
+
+def untie(model) -> None:
+    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
+
+
 GPT2 = {"n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 40, "n_positions": 64, "pad_token_id": 0,
         "tie_word_embeddings": False}  # fmt: skip
 LLAMA = {
@@ -52,6 +57,19 @@ MARIAN = {
     "eos_token_id": 1,
     "decoder_start_token_id": 0,
 }
+WRITERS = {  # every family that writes
+    "gpt2": Case("GPT2LMHeadModel", GPT2),
+    "llama": Case("LlamaForCausalLM", LLAMA),
+    "mistral": Case("MistralForCausalLM", LLAMA | {"sliding_window": 4}),
+    "qwen2": Case("Qwen2ForCausalLM", LLAMA),
+    "qwen3": Case("Qwen3ForCausalLM", LLAMA | {"head_dim": 16}),
+    "t5": Case("T5ForConditionalGeneration", T5),
+    "mt5": Case("MT5ForConditionalGeneration", T5, prepare=untie),
+    "bart": Case("BartForConditionalGeneration", MARIAN | {"decoder_start_token_id": 1}),
+    "mbart": Case("MBartForConditionalGeneration", MARIAN | {"decoder_start_token_id": 1}),
+    "marian": Case("MarianMTModel", MARIAN),
+}
+READERS = ("t5", "mt5", "bart", "mbart", "marian")  # of a source
 SPREAD = 2.0  # standard deviation of the logits: opinions, but no certainties
 
 

@@ -37,21 +37,31 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options that say how its files are read; it receives them as one dict, `reading`, with the
     keys `columns` and `encoding`."""
 
+    def reading(said: dict[str, Any]) -> dict[str, Any]:
+        encoding = said.pop("encoding")
+        return {"columns": {name: column for name, column in said.items() if column}, "encoding": encoding}
+
+    return with_options(command, READING, gather=reading)
+
+
+def with_options(
+    command: Callable[..., None], options: dict[str, Any], *, gather: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Callable[..., None]:
+    """The command, with these options too. It receives them as one dict, named like the function that gathers them."""
+
     @wraps(command)
     def called(**given: Any) -> None:
-        said = {name: given.pop(name) for name in READING}
-        encoding = said.pop("encoding")
-        columns = {name: column for name, column in said.items() if column}
-        command(**given, reading={"columns": columns, "encoding": encoding})
+        said = {name: given.pop(name) for name in options}
+        command(**given, **{gather.__name__: gather(said)})
 
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.name != "reading"
+        if parameter.name != gather.__name__
     ]
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-        for name, option in READING.items()
+        for name, option in options.items()
     ]
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + added

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from headway.cli.app import app
 from headway.cli.options import AsJson, Data, Model, reads_data, say
+from headway.cli.writing import writes
+
+T = TypeVar("T")
 
 
 def note_unfinished(model: str) -> None:
@@ -45,6 +49,7 @@ def evaluate(
 
 
 @app.command()
+@writes
 def run(
     model: Model,
     inputs: Annotated[
@@ -53,44 +58,72 @@ def run(
     file: Annotated[
         Path | None, typer.Option(help="One input a line (JSON objects where a task needs several fields).")
     ] = None,
-    beams: Annotated[int | None, typer.Option(help="Beam width.")] = None,
+    beams: Annotated[int | None, typer.Option(help="Beam width: search instead of sampling.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="With beams; above 0 favours long answers.")] = None,
+    coverage_penalty: Annotated[
+        float | None, typer.Option(help="With beams, translating: against leaving out parts of the source.")
+    ] = None,
+    groups: Annotated[int | None, typer.Option(help="With beams: as many groups that differ from each other.")] = None,
+    diversity_penalty: Annotated[float | None, typer.Option(help="With groups: how much they differ.")] = None,
     n: Annotated[int | None, typer.Option(help="Answers for each input.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
-    top_k: Annotated[int | None, typer.Option()] = None,
-    top_p: Annotated[float | None, typer.Option()] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="Texts that end an answer; repeatable.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same answer.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Every answer begins with this text.")] = None,
+    logprobs: Annotated[bool, typer.Option("--logprobs", help="With --json: each token's log-probability.")] = False,
     as_json: AsJson = False,
+    *,
+    writing: dict[str, Any],
 ) -> None:
-    """Use MODEL on inputs."""
+    """Use MODEL on inputs. What it writes is streamed; several inputs are answered in batches."""
     from headway import jobs
     from headway.bundle import load
 
     note_unfinished(model)
-    options: dict[str, Any] = {
+    chosen = {
         "beams": beams,
+        "length_penalty": length_penalty,
+        "coverage_penalty": coverage_penalty,
+        "groups": groups,
+        "diversity_penalty": diversity_penalty,
         "n": n,
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "stop": tuple(stop) if stop else None,
-        "seed": seed,
+        "prefix": prefix,
+        "logprobs": logprobs or None,
     }
+    options = {**writing, **{name: value for name, value in chosen.items() if value is not None}}
     texts = list(inputs or [])
     if file is not None:
         texts += jobs.input_lines(file)
     elif not texts:
+        if sys.stdin.isatty():
+            typer.echo("one input a line; Ctrl-D ends them", err=True)
         texts = [line.rstrip("\n") for line in sys.stdin]
-    chosen = {key: value for key, value in options.items() if value is not None}
     bundle = load(model)
-    if len(texts) == 1 and not as_json and not n and not beams and jobs.speaks(bundle):
-        list(jobs.run(bundle, texts, on_text=lambda text: print(text, end="", flush=True), **chosen))
-        say()
+    speaks = jobs.speaks(bundle)
+    if speaks:
+        options["details"] = True
+    aloud = speaks and len(texts) == 1 and not as_json and not n
+    if aloud:
+        options["on_text"] = lambda text: print(text, end="", flush=True)
+    misfits = 0
+    for given, answer in with_progress(jobs.run(bundle, texts, **options), len(texts)):
+        misfits += jobs.misfits(answer)
+        if as_json:
+            say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False))
+        else:
+            say("" if aloud else jobs.shown(answer))
+    if misfits:
+        typer.echo(f"note: {misfits} of the answers do not fit the constraint: they ended before they were whole; "
+                   "give them more room (--max-new-tokens)", err=True)  # fmt: skip
+        raise typer.Exit(1)
+
+
+def with_progress(items: Iterable[T], total: int) -> Iterator[T]:
+    """Shown to a person who waits for many answers that go to a file."""
+    if total <= 1 or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield from items
         return
-    for given, answer in jobs.run(bundle, texts, **chosen):
-        say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False) if as_json else jobs.shown(answer))
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, total=total, description="answering", console=Console(stderr=True))
 
 
 @app.command()

@@ -7,21 +7,19 @@ they are among the first `beams`; the others run on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
+from headway.generate.constrain import Guide, restrict
+from headway.generate.coverage import Coverage
 from headway.generate.logits import counts, steer
 from headway.generate.outputs import FinishedBy, Hypothesis
+from headway.generate.reader import Reader
 from headway.generate.settings import GenerationSettings
 from headway.generate.start import Batch
-from headway.generate.stop import ended_by_id, find_stop, full_text
-from headway.preprocess.text import Tokenizer
-
-Judge = Callable[[Sequence[int]], FinishedBy | None]
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,12 @@ class Beam:
     ids: list[int]
     logprobs: list[float]
     parent: int = 0
+    guide: Guide | None = None
 
 
 @dataclass(frozen=True)
 class Finished:
-    score: float  # with the length penalty
+    score: float  # with the penalties for length and coverage
     beam: Beam
     by: FinishedBy
 
@@ -44,15 +43,22 @@ class Finished:
 class Group:
     """Beams that compete with each other: all of a request's, or a share of them when the search is diverse."""
 
-    def __init__(self, width: int, settings: GenerationSettings):
-        self.width, self.settings = width, settings
-        self.beams = [Beam(0.0, [], [])]
+    def __init__(self, width: int, settings: GenerationSettings, reader: Reader):
+        self.width, self.settings, self.reader = width, settings, reader
+        self.beams = [Beam(0.0, [], [], guide=reader.guide())]
         self.finished: list[Finished] = []
         self.fresh: list[int] = []  # the tokens just written
         self.done = False
 
-    def advance(self, candidates: list[list[float]], *, vocab: int, judge: Judge) -> None:
-        """`candidates`, best first: score, parent · vocab + token, the model's own log-probability."""
+    @property
+    def guides(self) -> list[Guide | None]:
+        """One for each of the rows that are the group's."""
+        alive = [] if self.done else [beam.guide for beam in self.beams]
+        return alive + [None] * (self.width - len(alive))
+
+    def advance(self, candidates: list[list[float]], *, vocab: int, extra: list[float]) -> None:
+        """`candidates`, best first: score, parent · vocab + token, the model's own log-probability. `extra` is added
+        to the score of a sequence that ends, by its parent."""
         self.fresh = []
         if self.done:
             return
@@ -64,24 +70,27 @@ class Group:
                 break
             parent, token = divmod(int(place), vocab)
             old = self.beams[parent]
-            beam = Beam(score, [*old.ids, token], [*old.logprobs, logprob], parent)
-            by = judge(beam.ids)
+            guide = None if old.guide is None else old.guide.copy()
+            beam = Beam(score, [*old.ids, token], [*old.logprobs, logprob], parent, guide)
+            by = self.reader.ended(beam.ids, guide)
             if by is None and len(running) < self.width:
                 running.append(beam)
             elif by is not None and rank < self.width:
-                self.finished.append(self._finish(beam, by))
+                self.finished.append(self._finish(beam, by, extra[parent]))
             else:
                 continue
             if by is None or by == "length":
                 self.fresh.append(token)
         if not running and not self.finished:
-            self.finished = [self._finish(beam, "exhausted") for beam in self.beams]
+            self.finished = [
+                self._finish(beam, "exhausted", more) for beam, more in zip(self.beams, extra, strict=False)
+            ]
         self.finished = sorted(self.finished, key=lambda done: -done.score)[: self.width]
         self.beams = running
         self.done = not running or self._no_better_to_come(running[0])
 
-    def _finish(self, beam: Beam, by: FinishedBy) -> Finished:
-        return Finished(beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty, beam, by)
+    def _finish(self, beam: Beam, by: FinishedBy, extra: float) -> Finished:
+        return Finished(beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty + extra, beam, by)
 
     def _no_better_to_come(self, best: Beam) -> bool:
         settings = self.settings
@@ -92,16 +101,19 @@ class Group:
         return best.score / length**settings.length_penalty <= self.finished[-1].score
 
 
-def beam_search(batch: Batch, settings: GenerationSettings, *, tokenizer: Tokenizer | None) -> list[list[Hypothesis]]:
-    judge = judge_of(settings, tokenizer)
+def beam_search(
+    batch: Batch, settings: GenerationSettings, *, readers: list[Reader], coverage: Coverage | None = None
+) -> list[list[Hypothesis]]:
     width = settings.beams // settings.groups
-    requests = [[Group(width, settings) for _ in range(settings.groups)] for _ in range(len(batch.logits))]
+    requests = [[Group(width, settings, reader) for _ in range(settings.groups)] for reader in readers]
     batch.repeat(settings.beams)
+    if coverage is not None:
+        coverage.repeat(settings.beams)
     live = requests
     running = torch.full((len(live), settings.groups, width), -math.inf, device=batch.logits.device)
     running[..., 0] = 0.0  # the other beams come to life when the first has continuations to give them
     for step in range(settings.max_new_tokens):
-        advance(live, batch, settings, running=running, step=step, judge=judge)
+        advance(live, batch, settings, running=running, step=step, coverage=coverage)
         rows, tokens, scores, still = [], [], [], []
         for place, groups in enumerate(live):
             if all(group.done for group in groups):
@@ -119,55 +131,57 @@ def beam_search(batch: Batch, settings: GenerationSettings, *, tokenizer: Tokeni
         live = still
         running = torch.tensor(scores, device=running.device).view(len(live), settings.groups, width)
         batch.step(torch.tensor(tokens, device=running.device), rows=rows)
-    return [best_of(groups, settings, tokenizer) for groups in requests]
+        if coverage is not None:
+            coverage.step(rows)
+    return [best_of(groups, settings, reader) for groups, reader in zip(requests, readers, strict=True)]
 
 
 def advance(
-    live: list[list[Group]], batch: Batch, settings: GenerationSettings, *, running: Tensor, step: int, judge: Judge
+    live: list[list[Group]],
+    batch: Batch,
+    settings: GenerationSettings,
+    *,
+    running: Tensor,
+    step: int,
+    coverage: Coverage | None,
 ) -> None:
     """One step of every group of every request, in the order of the groups."""
     vocab = batch.logits.shape[1]
     own = batch.logits.log_softmax(-1)
     steered = steer(own, settings, ids=batch.ids, prompt=batch.prompt, new=step)
+    steered = restrict(steered, [guide for groups in live for group in groups for guide in group.guides])
+    extra = [0.0] * len(own) if coverage is None else coverage.penalties()
+    width = running.shape[2]
     scores = steered.view(*running.shape, vocab) + running[..., None]  # (request, group, beam, vocab)
     own = own.view_as(scores)
-    candidates = min(max(2, 1 + len(settings.end_ids)) * running.shape[2], running.shape[2] * vocab)
+    candidates = min(max(2, 1 + len(settings.end_ids)) * width, width * vocab)
     taken = torch.zeros(len(live), vocab, device=running.device)  # by the groups before
     for g in range(settings.groups):
         ranked = (scores[:, g] - settings.diversity_penalty * taken[:, None]).flatten(1)  # (request, beam · vocab)
         values, places = ranked.topk(candidates)
         logprobs = own[:, g].flatten(1).gather(1, places)
         table = torch.stack([values.double(), places.double(), logprobs.double()], -1).tolist()
-        for groups, rows in zip(live, table, strict=True):
-            groups[g].advance(rows, vocab=vocab, judge=judge)
+        for place, (groups, rows) in enumerate(zip(live, table, strict=True)):
+            base = (place * settings.groups + g) * width
+            groups[g].advance(rows, vocab=vocab, extra=extra[base : base + width])
         if settings.diversity_penalty and g + 1 < settings.groups:
-            fresh = [groups[g].fresh + [-1] * (running.shape[2] - len(groups[g].fresh)) for groups in live]
+            fresh = [groups[g].fresh + [-1] * (width - len(groups[g].fresh)) for groups in live]
             taken += counts(torch.tensor(fresh, device=taken.device), vocab)
 
 
-def judge_of(settings: GenerationSettings, tokenizer: Tokenizer | None) -> Judge:
-    """Says whether an answer is finished, and by what."""
-
-    def judge(ids: Sequence[int]) -> FinishedBy | None:
-        by = ended_by_id(ids[-1], settings)
-        if by is None and settings.stop and tokenizer is not None:
-            prefix = len(tokenizer.decode(settings.prefix))
-            text = tokenizer.decode([*settings.prefix, *ids])[prefix:]
-            by = "stop" if find_stop(text, settings.stop) is not None else None
-        return "length" if by is None and len(ids) == settings.max_new_tokens else by
-
-    return judge
-
-
-def best_of(groups: list[Group], settings: GenerationSettings, tokenizer: Tokenizer | None) -> list[Hypothesis]:
+def best_of(groups: list[Group], settings: GenerationSettings, reader: Reader) -> list[Hypothesis]:
     finished = sorted((done for group in groups for done in group.finished), key=lambda done: -done.score)
-    return [
-        Hypothesis(
-            ids=[*settings.prefix, *done.beam.ids],
-            score=done.score,
-            finished_by=done.by,
-            logprobs=[0.0] * len(settings.prefix) + done.beam.logprobs if settings.logprobs else None,
-            text=full_text(tokenizer, done.beam.ids, settings) if tokenizer is not None else None,
+    out = []
+    for done in finished[: settings.n]:
+        text = reader.text(done.beam.ids)
+        out.append(
+            Hypothesis(
+                ids=[*settings.prefix, *done.beam.ids],
+                score=done.score,
+                finished_by=done.by,
+                logprobs=[0.0] * len(settings.prefix) + done.beam.logprobs if settings.logprobs else None,
+                text=text,
+                fits=reader.fits(text),
+            )
         )
-        for done in finished[: settings.n]
-    ]
+    return out

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
+from headway.generate.constrain import Guide, restrict
 from headway.generate.logits import draw, narrow, steer
 from headway.generate.outputs import FinishedBy, Hypothesis, OnToken, Token
+from headway.generate.reader import Reader
 from headway.generate.settings import GenerationSettings
 from headway.generate.start import Batch
-from headway.generate.stop import TextStream, ended_by_id
-from headway.preprocess.text import Tokenizer
+from headway.generate.stop import ended_by_id
 
 
 @dataclass
@@ -24,11 +26,14 @@ class Row:
 
     request: int
     sample: int
-    stream: TextStream | None
+    reader: Reader
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     finished_by: FinishedBy | None = None
+
+    def __post_init__(self) -> None:
+        self.stream, self.guide = self.reader.stream(), self.reader.guide()
 
     def take(self, token: int, logprob: float, *, settings: GenerationSettings) -> Token:
         self.ids.append(token)
@@ -40,6 +45,9 @@ class Row:
                 text = self.stream.push(token)
             if self.stream.stopped:
                 self.finished_by = "stop"
+        if self.finished_by is None and self.guide is not None:
+            self.guide.take(token)
+            self.finished_by = "complete" if self.guide.complete else None
         if self.finished_by is None and len(self.ids) == settings.max_new_tokens:
             self.finished_by = "length"
         if self.finished_by is not None and self.stream is not None:
@@ -54,27 +62,29 @@ class Row:
     def hypothesis(self, settings: GenerationSettings) -> Hypothesis:
         assert self.finished_by is not None
         forced = [0.0] * len(settings.prefix)
+        text = "".join(self.texts) if self.stream is not None else None
         return Hypothesis(
             ids=[*settings.prefix, *self.ids],
             score=sum(self.logprobs) / max(len(self.ids), 1) ** settings.length_penalty,
             finished_by=self.finished_by,
             logprobs=forced + self.logprobs if settings.logprobs else None,
-            text="".join(self.texts) if self.stream is not None else None,
+            text=text,
+            fits=self.reader.fits(text),
         )
 
 
 def sample(
-    batch: Batch, settings: GenerationSettings, *, tokenizer: Tokenizer | None, on_token: OnToken | None
+    batch: Batch, settings: GenerationSettings, *, readers: list[Reader], on_token: OnToken | None
 ) -> list[list[Hypothesis]]:
-    def stream() -> TextStream | None:
-        return TextStream(tokenizer, stop=settings.stop, prefix=settings.prefix) if tokenizer is not None else None
-
-    answers = [[Row(i, j, stream()) for j in range(settings.n)] for i in range(len(batch.logits))]
+    answers = [[Row(i, j, reader) for j in range(settings.n)] for i, reader in enumerate(readers)]
     rows = [row for answer in answers for row in answer]
     batch.repeat(settings.n)
-    uniform = uniform_numbers(rows, settings).to(batch.logits.device) if settings.temperature > 0 else None
+    uniform = None
+    if settings.temperature > 0:
+        uniform = uniform_numbers([(row.request, row.sample) for row in rows], settings).to(batch.logits.device)
     for step in range(settings.max_new_tokens):
-        tokens, own, scores = choose(batch, settings, step=step, uniform=uniform)
+        guides = [row.guide for row in rows]
+        tokens, own, scores = choose(batch, settings, step=step, uniform=uniform, guides=guides)
         chosen = torch.stack([tokens.double(), own.double(), scores.double()], 1).tolist()  # the step's only transfer
         for row, (token, logprob, score) in zip(rows, chosen, strict=True):
             if math.isnan(logprob):
@@ -96,11 +106,11 @@ def sample(
 
 
 def choose(
-    batch: Batch, settings: GenerationSettings, *, step: int, uniform: Tensor | None
+    batch: Batch, settings: GenerationSettings, *, step: int, uniform: Tensor | None, guides: Sequence[Guide | None]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of each row: the token, the model's own log-probability of it, and its score after the filters."""
     logits = batch.logits  # (row, vocab)
-    scores = steer(logits, settings, ids=batch.ids, prompt=batch.prompt, new=step)
+    scores = restrict(steer(logits, settings, ids=batch.ids, prompt=batch.prompt, new=step), guides)
     if uniform is None:
         tokens = scores.argmax(-1)
     else:
@@ -110,13 +120,15 @@ def choose(
     return tokens, own, scores.gather(1, at).squeeze(1)
 
 
-def uniform_numbers(rows: list[Row], settings: GenerationSettings) -> Tensor:
-    """A generator of its own for every answer, so that it is the same alone or in any batch: (row, step) in [0, 1)."""
-    seed = settings.seed if settings.seed is not None else secrets.randbits(32)
+def uniform_numbers(rows: Sequence[tuple[int, int]], settings: GenerationSettings) -> Tensor:
+    """A generator of its own for every answer (request, sample), so that it is the same alone or in any batch: numbers
+    (row, step) in [0, 1)."""
+    first = secrets.randbits(32) if settings.seed is None else settings.seed
     generator = torch.Generator()
     numbers = []
-    for row in rows:
-        generator.manual_seed((seed + row.request + SAMPLE_STRIDE * row.sample) % 2**63)
+    for request, sample in rows:
+        seed = first[request] if isinstance(first, tuple) else first + request
+        generator.manual_seed((seed + SAMPLE_STRIDE * sample) % 2**63)
         numbers.append(torch.rand(settings.max_new_tokens, generator=generator, dtype=torch.float64))
     return torch.stack(numbers)
 

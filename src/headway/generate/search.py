@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
 from headway.errors import InputError
 from headway.generate.beam import beam_search
+from headway.generate.constrain import Grammar
+from headway.generate.coverage import Coverage
 from headway.generate.outputs import Hypothesis, OnToken
+from headway.generate.reader import Reader
 from headway.generate.sample import sample
 from headway.generate.settings import GenerationSettings
 from headway.generate.start import Model, Sources, start
@@ -28,17 +32,25 @@ def generate(
     """`settings.n` answers to each prompt: samples in their order, beams best first.
 
     An encoder-decoder takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and is needed
-    for stop texts. Requests are one batch, yet each answer is what it would be alone (a sampled one: with its seed,
-    settings.seed + its place).
+    for stop texts and constraints. Requests are one batch, yet each answer is what it would be alone (a sampled one:
+    with its seed, which is its own of settings.seed, or settings.seed + its place).
     """
     settings = settings or GenerationSettings()
     if settings.stop and tokenizer is None:
         raise InputError("settings.stop holds texts, which need a tokenizer to be found: give tokenizer=")
+    if settings.constrained and tokenizer is None:
+        raise InputError("a constraint is on the answer's text, which needs a tokenizer: give tokenizer=")
+    if isinstance(settings.seed, tuple) and len(settings.seed) != len(prompts):
+        raise InputError(f"there are {len(settings.seed)} seeds but {len(prompts)} prompts: give one for each, or one")
     if on_token is not None and settings.beams > 1:
         raise InputError("on_token needs beams = 1: a beam search knows its first token only at its end")
     if not prompts:
         return []
-    batch = start(model, prompts, settings, sources=sources)
-    if settings.beams > 1:
-        return beam_search(batch, settings, tokenizer=tokenizer)
-    return sample(batch, settings, tokenizer=tokenizer, on_token=on_token)
+    grammar = Grammar(settings, tokenizer) if settings.constrained and tokenizer is not None else None
+    readers = [Reader(settings, tokenizer, grammar, prompt=prompt if sources is None else ()) for prompt in prompts]
+    penalty = settings.coverage_penalty
+    with Coverage(model, sources, penalty=penalty) if penalty else nullcontext() as coverage:
+        batch = start(model, prompts, settings, sources=sources)
+        if settings.beams > 1:
+            return beam_search(batch, settings, readers=readers, coverage=coverage)
+    return sample(batch, settings, readers=readers, on_token=on_token)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.generate.settings import GenerationSettings
+from headway.generate.window import left_out, seen
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
 
@@ -42,12 +43,19 @@ class Answers(Protocol):
 
 
 class Batch:
-    """Rows being written: the cache, the ids so far, and the scores of what may come next."""
+    """Rows being written: the cache, the ids so far, and the scores of what may come next. With a `window`, a row that
+    outgrows so many tokens is read again, shortened."""
 
-    def __init__(self, model: Model, cache: Cache, *, ids: Tensor, mask: Tensor | None, prompt: int):
-        self.model, self.cache, self.prompt = model, cache, prompt
+    def __init__(
+        self, model: Model, cache: Cache, *, ids: Tensor, mask: Tensor | None, prompt: int, window: int | None = None
+    ):
+        self.model, self.cache, self.prompt, self.window = model, cache, prompt, window
         self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
-        self.logits = model.step(ids, cache, mask=mask).float()  # (row, vocab)
+        self.lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
+        if window is not None and max(self.lengths) > window:
+            self._read_again()
+        else:
+            self.logits = model.step(ids, cache, mask=mask).float()  # (row, vocab)
 
     def repeat(self, times: int) -> None:
         """Each row `times` times over, side by side, before anything is written."""
@@ -59,13 +67,31 @@ class Batch:
         """Writes `tokens` (row) behind the rows that live on, which may be fewer, repeated and in another order."""
         self._select(rows)
         self.ids = torch.cat([self.ids, tokens[:, None]], dim=1)
-        self.logits = self.model.step(tokens[:, None], self.cache).float()
+        self.lengths = [length + 1 for length in self.lengths]
+        if self.window is not None and any(
+            left_out(n, self.window) > left_out(n - 1, self.window) for n in self.lengths
+        ):
+            self._read_again()
+        else:
+            self.logits = self.model.step(tokens[:, None], self.cache).float()
 
     def _select(self, rows: list[int]) -> None:
         if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
             index = torch.tensor(rows, device=self.ids.device)
             self.cache.select(index)
             self.ids = self.ids[index]
+            self.lengths = [self.lengths[row] for row in rows]
+
+    def _read_again(self) -> None:
+        """Every row, each as much of it as the window shows: a function of its own length, whatever its company."""
+        assert self.window is not None
+        rows = [
+            seen(row[len(row) - length :], self.window)
+            for row, length in zip(self.ids.tolist(), self.lengths, strict=True)
+        ]
+        ids, mask = padded(rows, device=self.ids.device, left=True)
+        cast(Any, self.cache).truncate(0)  # a model with a context has a memory that can forget
+        self.logits = self.model.step(ids, self.cache, mask=mask).float()
 
 
 def start(
@@ -76,7 +102,8 @@ def start(
     device = next(model.parameters()).device
     begun = [[*prompt, *settings.prefix] for prompt in prompts]
     ids, mask = padded(begun, device=device, left=True)
-    capacity = ids.shape[1] + settings.max_new_tokens
+    window = context_of(model) if settings.overflow == "window" else None
+    capacity = min(ids.shape[1] + settings.max_new_tokens, window or 10**9)
     if sources is None:
         assert isinstance(model, Continues)
         cache = model.new_cache(capacity=capacity)
@@ -84,7 +111,7 @@ def start(
         assert isinstance(model, Answers)
         read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
         cache = model.start(read, mask=read_mask, capacity=capacity)
-    return Batch(model, cache, ids=ids, mask=mask, prompt=ids.shape[1] - len(settings.prefix))
+    return Batch(model, cache, ids=ids, mask=mask, prompt=ids.shape[1] - len(settings.prefix), window=window)
 
 
 def padded(rows: Sequence[Sequence[int]], *, device: torch.device, left: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -116,12 +143,18 @@ def check(
     check_ids("settings.prefix", [settings.prefix], vocab=config.embedding.vocab, may_be_empty=True)
     longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
     given = len(prompts[longest]) + len(settings.prefix)
-    context = getattr(config, "context", None)
-    if context is not None and given + settings.max_new_tokens > context:
+    context = context_of(model)
+    if context is not None and given + settings.max_new_tokens > context and settings.overflow == "error":
         raise InputError(
             f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}: together "
-            f"{given + settings.max_new_tokens}, but the model's context is {context} tokens; shorten one of them"
+            f"{given + settings.max_new_tokens}, but the model's context is {context} tokens; shorten one of them, or "
+            "let the beginning be forgotten (overflow 'window')"
         )
+
+
+def context_of(model: Model) -> int | None:
+    """The tokens that prompt and answer may have together; None: no limit."""
+    return getattr(getattr(model.config, "decoder", model.config), "context", None)
 
 
 def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:

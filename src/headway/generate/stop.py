@@ -31,11 +31,21 @@ def withheld(text: str, stops: Sequence[str]) -> int:
 class TextStream:
     """Ids in, certain text out. `stopped` once a stop text is complete: what was pushed before it is all there is.
 
-    The prefix is shown with the first text, and is not searched for stop texts.
+    The prefix is shown with the first text, and is not searched for stop texts. What stands `before` is not shown, but
+    says whether the text begins with a space: some tokenizers drop the one at the beginning of all they decode.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, stop: Sequence[str] = (), prefix: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        stop: Sequence[str] = (),
+        prefix: Sequence[int] = (),
+        before: Sequence[int] = (),
+    ) -> None:
         self._decoder = StreamDecoder(tokenizer)
+        for i in before:
+            self._decoder.push(i)
         self._stop = stop
         self._ready = "".join(self._decoder.push(i) for i in prefix)
         self._held = ""
@@ -57,14 +67,3 @@ class TextStream:
         self._held = "" if self.stopped else text[at:]
         ready, self._ready = self._ready, ""
         return ready + text[:at]
-
-
-def full_text(tokenizer: Tokenizer, ids: Sequence[int], settings: GenerationSettings) -> str:
-    """The text of an answer (without its prefix's ids): what a stream of it would have shown."""
-    stream = TextStream(tokenizer, stop=settings.stop, prefix=settings.prefix)
-    pieces = []
-    for i in ids:
-        if ended_by_id(i, settings) or stream.stopped:
-            break
-        pieces.append(stream.push(i))
-    return "".join(pieces) + stream.finish()

@@ -2,7 +2,7 @@
 
 from headway.jobs.plan import Plan, make_plan, open_data, saved_plan
 from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
-from headway.jobs.using import evaluate, input_lines, run, score_lines, shown, speaks
+from headway.jobs.using import evaluate, input_lines, misfits, run, score_lines, shown, speaks
 
 __all__ = [
     "Plan",
@@ -11,6 +11,7 @@ __all__ = [
     "evaluate",
     "input_lines",
     "make_plan",
+    "misfits",
     "open_data",
     "progress",
     "resume",

@@ -15,6 +15,7 @@ from headway.jobs.plan import Paths, listed
 from headway.jobs.training import task_of
 
 CHUNK = 64  # inputs answered together
+FEW = 6  # numbers of a long list that are shown
 
 
 def evaluate(
@@ -38,17 +39,18 @@ def evaluate(
 
 
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
-    """(input, answer) pairs, in order; inputs are answered in batches."""
+    """(input, answer) pairs, in order; inputs are answered in batches, each with its own seed."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
     ready = [task.parse(given) if isinstance(given, str) else given for given in inputs]
     for start in range(0, len(ready), CHUNK):
         part = ready[start : start + CHUNK]
-        yield from zip(part, task.answer(bundle.model, part, **options), strict=True)
+        seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
+        yield from zip(part, task.answer(bundle.model, part, **{**options, **seed}), strict=True)
 
 
 def speaks(bundle: Bundle) -> bool:
-    """Whether an answer can be heard while it is written."""
+    """Whether it answers by writing, so that it can be told how, and heard while it does."""
     return task_of(bundle).speaks
 
 
@@ -62,9 +64,24 @@ def shown(answer: Any) -> str:
     """An answer as a person reads it."""
     if isinstance(answer, str):
         return answer
-    if isinstance(answer, list) and all(isinstance(item, str) for item in answer):
-        return "\n".join(answer)
+    if written(answer):
+        return str(answer["text"])
+    if isinstance(answer, list) and answer and all(map(written, answer)):
+        return "\n".join(f"[{number}] {each['text']}" for number, each in enumerate(answer, 1))
+    if isinstance(answer, list) and len(answer) > FEW and all(isinstance(item, float) for item in answer):
+        return f"{len(answer)} numbers: {' '.join(f'{item:.4f}' for item in answer[:FEW])} … (all of them: --json)"
     return json.dumps(answer, ensure_ascii=False)
+
+
+def written(answer: Any) -> bool:
+    """Whether it is one written answer, with its details."""
+    return isinstance(answer, dict) and "finished_by" in answer
+
+
+def misfits(answer: Any) -> int:
+    """How many of the answers to one input do not fit the constraint that was given."""
+    answers = answer if isinstance(answer, list) else [answer]
+    return sum(each.get("fits") is False for each in answers if written(each))
 
 
 def score_lines(scores: Mapping[str, float]) -> list[str]:

@@ -15,14 +15,13 @@ from torch import nn
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
 from headway.errors import ConfigError
-from headway.generate import GenerationSettings, Token
-from headway.generate import generate as search
 from headway.models import recipes
 from headway.models.config import LanguageHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks.task import Example, Task, Walk, device_of, ids_array
+from headway.tasks.writing import settings_of, write
 
 
 @dataclass
@@ -85,23 +84,21 @@ class Generate(Task):
         return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The continuation of each text (a list of them when `n` are asked for). `on_text` hears the first as it is
-        written. Unless told how much to write, as much as still fits, up to 100 tokens."""
+        """The continuation of each text, sampled unless beams are asked for. Unless told how much to write, as much as
+        still fits, up to 100 tokens (500 where a constraint says when it is enough)."""
         assert isinstance(model, Decoder)
-        on_text = options.pop("on_text", None)
+        heard = {name: options.pop(name) for name in ("on_text", "details") if name in options}
         prompts = [self.prompt(text) for text in inputs]
-        room = self.context - max((len(prompt) for prompt in prompts), default=0)
-        eos = () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,)
-        defaults = {"max_new_tokens": max(1, min(100, room)), "temperature": 0.8, "top_p": 0.95, "eos_ids": eos}
-        settings = GenerationSettings(**{**defaults, **options})
-
-        def hear(token: Token) -> None:
-            if token.request == 0 and token.sample == 0:
-                on_text(token.text)
-
-        found = search(model, prompts, settings, tokenizer=self.tokenizer, on_token=hear if on_text else None)
-        texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in found]
-        return texts if settings.n > 1 else [each[0] for each in texts]
+        most = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
+        if options.get("overflow") != "window":
+            most = max(1, min(most, self.context - max((len(prompt) for prompt in prompts), default=0)))
+        defaults: dict[str, Any] = {"max_new_tokens": most}
+        if options.get("beams", 1) == 1:
+            defaults |= {"temperature": 0.8, "top_p": 0.95}
+        if self.tokenizer.eos_id is not None:
+            defaults["eos_ids"] = (self.tokenizer.eos_id,)
+        settings = settings_of({**defaults, **options}, self.tokenizer)
+        return write(model, prompts, settings, tokenizer=self.tokenizer, **heard)
 
     def prompt(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, special=self.wrapped)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,6 @@ from torch import nn
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
 from headway.errors import ConfigError
-from headway.generate import GenerationSettings
-from headway.generate import generate as search
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.encoder_decoder import EncoderDecoder
@@ -23,6 +21,7 @@ from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.writing import settings_of, write
 
 
 @dataclass
@@ -32,6 +31,7 @@ class Translate(Task):
     score: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
+    speaks: ClassVar[bool] = True
 
     vocab: int = 0  # 0: a token for every 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
@@ -115,28 +115,31 @@ class Translate(Task):
     # --- using
 
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """Beam search; texts of similar length share a batch, and the answers come in the order of the texts."""
-        beams = options.pop("beams", self.beams)
-        settings = GenerationSettings(
-            **{
-                "max_new_tokens": self.target_limit,
-                "beams": beams,
-                "temperature": 0.0,
-                "length_penalty": self.length_penalty,
-                "eos_ids": () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,),
-                **options,
-            }
-        )
+        """Beam search, unless sampling is asked for; texts of similar length share a batch, and the answers come in the
+        order of the texts."""
+        heard = {name: options.pop(name) for name in ("on_text", "details") if name in options}
+        defaults = {
+            "max_new_tokens": self.target_limit,
+            "beams": 1 if options.get("temperature") else max(self.beams, options.get("n", 1)),
+            "length_penalty": self.length_penalty,
+            "eos_ids": () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,),
+        }
+        settings = settings_of({**defaults, **options}, self.tokenizer)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         out: list[Any] = [None] * len(sources)
-        for chunk in batches(order, max(1, 128 // max(1, beams))):
-            found = search(
-                cast(Any, model), [[self.start_id]] * len(chunk), settings, sources=[sources[i] for i in chunk]
+        for chunk in batches(order, max(1, 128 // settings.beams)):
+            seeds = tuple(settings.seed + i for i in chunk) if isinstance(settings.seed, int) else settings.seed
+            found = write(
+                model,
+                [[self.start_id]] * len(chunk),
+                replace(settings, seed=seeds),
+                tokenizer=self.tokenizer,
+                sources=[sources[i] for i in chunk],
+                **heard,
             )
-            for index, hypotheses in zip(chunk, found, strict=True):
-                texts = [self.tokenizer.decode(hypothesis.ids) for hypothesis in hypotheses]
-                out[index] = texts if settings.n > 1 else texts[0]
+            for index, answer in zip(chunk, found, strict=True):
+                out[index] = answer
         return out
 
     @torch.no_grad()

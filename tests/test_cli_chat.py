@@ -1,0 +1,130 @@
+"""`headway chat` through a pipe, and the conversation behind it: turns, resets, interrupts, a full context."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import headway
+from headway import jobs
+from headway.bundle import Bundle
+from headway.cli import app
+from headway.errors import HeadwayError, InputError
+from headway.jobs.chat import Conversation
+
+SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "task.vocab": 300}
+GREEDY = ["--temperature", "0", "--max-new-tokens", "8"]
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generate") / "run"
+    jobs.train("generate", out=folder, steps=2, settings={**SMALL, "batch": 4, "task.context": 128})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(writer: Path) -> Bundle:
+    return headway.load(writer)
+
+
+def chat(*args: str | Path, **more: Any) -> Result:
+    result = CliRunner().invoke(app, ["chat", *map(str, args)], **more)
+    if isinstance(result.exception, HeadwayError):
+        raise result.exception
+    return result
+
+
+def test_lines_in_answers_out(writer: Path, bundle: Bundle) -> None:
+    result = chat(writer, *GREEDY, input="hello\n\nand then?\n")
+    assert result.exit_code == 0
+    conversation = Conversation(bundle, tell=print, temperature=0.0, max_new_tokens=8)
+    assert result.stdout == "".join(conversation.say(line) + "\n" for line in ("hello", "and then?"))
+    assert "no chat template" in result.stderr
+
+
+def test_reset_exit_and_unknown_commands(writer: Path) -> None:
+    first = chat(writer, *GREEDY, input="hello\n").stdout
+    twice = chat(writer, *GREEDY, input="hello\n/reset\nhello\n/what\n/exit\nnever\n")
+    assert twice.stdout == 2 * first, "after /reset the same words get the same answer"
+    assert "a new conversation" in twice.stderr and "/what is not known" in twice.stderr
+
+
+def test_what_was_said_is_remembered(bundle: Bundle) -> None:
+    conversation = Conversation(bundle, system="be brief", temperature=0.0, max_new_tokens=8)
+    heard: list[str] = []
+    answer = conversation.say("hello", on_text=heard.append)
+    assert "".join(heard).rstrip() == answer
+    assert [message["role"] for message in conversation.messages] == ["user", "assistant"]
+    conversation.say("again")
+    assert [message["content"] for message in conversation.messages[:3]] == ["hello", answer, "again"]
+    other = Conversation(bundle, system="be long", temperature=0.0, max_new_tokens=8)
+    assert conversation._fitted([{"role": "user", "content": "x"}]) != other._fitted([{"role": "user", "content": "x"}])
+
+
+def test_a_full_context_is_an_error_unless_asked(bundle: Bundle) -> None:
+    told: list[str] = []
+    strict = Conversation(bundle, tell=told.append, temperature=0.0, max_new_tokens=20)
+    with pytest.raises(InputError, match=r"conversation has \d+ tokens.*/reset.*--overflow window"):
+        for _ in range(20):
+            strict.say("some words to fill the room with")
+    kept = list(strict.messages)
+    assert kept and kept[-1]["role"] == "assistant", "what did not fit was not kept"
+    easy = Conversation(bundle, system="stay", tell=told.append, temperature=0.0, max_new_tokens=20, overflow="window")
+    for _ in range(8):
+        easy.say("some words to fill the room with")
+    assert any("oldest messages no longer fit" in line for line in told)
+    assert easy.messages[0]["role"] == "user" and len(easy.messages) < 16
+    easy.say("a message longer than everything " * 30)
+    assert any("this message alone" in line for line in told)
+
+
+def test_an_interrupt_ends_the_answer_and_keeps_it(bundle: Bundle) -> None:
+    told: list[str] = []
+    heard: list[str] = []
+
+    def impatient(text: str) -> None:
+        heard.append(text)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    conversation = Conversation(bundle, tell=told.append, temperature=0.0, max_new_tokens=40)
+    answer = conversation.say("hello", on_text=impatient)
+    assert answer == "".join(heard).rstrip() and told == ["interrupted"]
+    assert conversation.messages[-1] == {"role": "assistant", "content": answer}
+    assert conversation.say("go on") is not None
+
+
+def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
+    """A model with a template is shown it, and stops at the token that it ends a turn with."""
+    bundle = headway.load(writer)
+    assert bundle.tokenizer is not None
+    bundle.save(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings["chat_template"] = "{% for m in messages %}{{ m.role }}:{{ m.content }}<pad>{% endfor %}assistant:"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 9]}')
+    conversation = Conversation(headway.load(tmp_path), temperature=0.0, max_new_tokens=5)
+    pad, eos = bundle.tokenizer.pad_id, bundle.tokenizer.eos_id
+    assert set(conversation.settings.eos_ids) == {7, 9, pad, eos} and conversation.settings.stop == ()
+    result = chat(tmp_path, *GREEDY, input="hello\n")
+    assert result.exit_code == 0 and "no chat template" not in result.stderr
+
+
+def test_models_that_cannot_chat_say_so(tmp_path: Path) -> None:
+    jobs.train("classify", out=tmp_path / "run", steps=1, settings=SMALL)
+    with pytest.raises(InputError, match="chat needs a model that goes on with a text"):
+        chat(tmp_path / "run", input="hello\n")
+
+
+def test_a_real_process_ends_with_its_input(writer: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "chat", str(writer), *GREEDY],
+        input="hello\n", capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout.endswith("\n"), done.stderr

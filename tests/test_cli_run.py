@@ -1,0 +1,157 @@
+"""`headway run` as a person meets it: streamed, in batches, as JSON, constrained, and refused clearly."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headway import jobs
+from headway.cli import app
+from headway.errors import HeadwayError
+
+SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "task.vocab": 300}
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("generate") / "run"
+    jobs.train("generate", out=folder, steps=2, settings={**SMALL, "batch": 4, "task.context": 128})
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("translate") / "run"
+    jobs.train("translate", out=folder, steps=2, settings={**SMALL, "batch": 8})
+    return str(folder)
+
+
+def run(*args: str | Path, **more: Any) -> Result:
+    result = CliRunner().invoke(app, ["run", *map(str, args)], **more)
+    if isinstance(result.exception, HeadwayError):
+        raise result.exception
+    return result
+
+
+def answers(result: Result) -> list[Any]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["answer"] for line in result.stdout.splitlines()]
+
+
+def test_one_input_is_streamed_and_is_the_same_as_its_json(writer: str) -> None:
+    options = ["--max-new-tokens", "12", "--seed", "3"]
+    told = answers(run(writer, "The import", *options, "--json"))[0]
+    heard = run(writer, "The import", *options)
+    assert heard.exit_code == 0 and heard.stdout == told["text"] + "\n"
+    assert told["finished_by"] == "length" and told["score"] < 0 and "tokens" not in told
+
+
+def test_a_seed_is_an_inputs_own_in_any_batch(writer: str, tmp_path: Path) -> None:
+    """Also past the size of a batch: no two inputs of a file share their random numbers."""
+    prompts = [f"prompt {i % 2}" for i in range(jobs.using.CHUNK + 2)]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n")
+    options = ["--max-new-tokens", "6", "--temperature", "1", "--json"]
+    batch = answers(run(writer, "--file", tmp_path / "prompts.txt", "--seed", "7", *options))
+    assert len(batch) == len(prompts)
+    for i in (1, jobs.using.CHUNK):
+        assert answers(run(writer, prompts[i], "--seed", str(7 + i), *options))[0]["text"] == batch[i]["text"]
+    assert batch[0]["text"] != batch[jobs.using.CHUNK]["text"]
+    piped = answers(run(writer, "--seed", "7", *options, input="\n".join(prompts[:3]) + "\n"))
+    assert [each["text"] for each in piped] == [each["text"] for each in batch[:3]]
+
+
+def test_log_probabilities(writer: str) -> None:
+    told = answers(run(writer, "The", "--max-new-tokens", "5", "--temperature", "0", "--json", "--logprobs"))[0]
+    assert len(told["tokens"]) == 5 and "".join(token["text"] for token in told["tokens"]) == told["text"]
+    assert told["score"] == pytest.approx(sum(token["logprob"] for token in told["tokens"]) / 5, abs=1e-4)
+
+
+def test_several_answers_and_beams(writer: str) -> None:
+    [found] = answers(run(writer, "The", "--beams", "3", "--n", "3", "--max-new-tokens", "5", "--json"))
+    assert [each["score"] for each in found] == sorted((each["score"] for each in found), reverse=True)
+    shown = run(writer, "The", "--beams", "3", "--n", "2", "--max-new-tokens", "5").stdout
+    assert shown.startswith(f"[1] {found[0]['text']}\n[2] ")
+    single = run(writer, "The", "--beams", "3", "--max-new-tokens", "5").stdout
+    assert single == found[0]["text"] + "\n"
+    diverse = ["--beams", "4", "--groups", "2", "--diversity-penalty", "9", "--n", "4"]
+    assert len(answers(run(writer, "The", *diverse, "--max-new-tokens", "5", "--json"))[0]) == 4
+
+
+def test_constraints(writer: str, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99, "minimum": 0}},
+              "required": ["age"], "additionalProperties": False}  # fmt: skip
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    for seed in "123":
+        result = run(writer, "Ada is", "--json-schema", tmp_path / "schema.json", "--seed", seed)
+        assert result.exit_code == 0 and 0 <= json.loads(result.stdout)["age"] <= 99
+        result = run(writer, "Call", "--regex", "[0-9]{3}-[0-9]{2}", "--seed", seed)
+        assert re.fullmatch("[0-9]{3}-[0-9]{2}\n", result.stdout)
+    [told] = answers(run(writer, "Ada", "--json-schema", tmp_path / "schema.json", "--json"))
+    assert told["fits"] is True and told["finished_by"] == "complete"
+
+
+def test_an_answer_that_is_cut_is_not_passed_off_as_whole(writer: str) -> None:
+    result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4")
+    assert result.exit_code == 1 and "do not fit the constraint" in result.stderr
+    result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4", "--json")
+    assert result.exit_code == 1 and json.loads(result.stdout)["answer"]["fits"] is False
+
+
+def test_a_context_that_is_full(writer: str) -> None:
+    long = "the import statement " * 40
+    with pytest.raises(HeadwayError, match=r"context is 128 tokens.*window"):
+        run(writer, long)
+    result = run(writer, long, "--overflow", "window", "--max-new-tokens", "150", "--json", "--logprobs")
+    assert len(answers(result)[0]["tokens"]) == 150 or answers(result)[0]["finished_by"] == "eos"
+
+
+def test_prefix_stop_and_the_other_options(writer: str) -> None:
+    [told] = answers(run(writer, "The", "--prefix", " import", "--max-new-tokens", "5", "--json"))
+    assert told["text"].startswith(" import")
+    whole = answers(run(writer, "The", "--max-new-tokens", "20", "--seed", "1", "--json"))[0]["text"]
+    cut = answers(run(writer, "The", "--max-new-tokens", "20", "--seed", "1", "--stop", whole[5:8], "--json"))[0]
+    assert cut["finished_by"] == "stop" and cut["text"] == whole[: whole.find(whole[5:8])]
+    rest = ["--min-p", "0.1", "--typical-p", "0.9", "--repetition-penalty", "1.2", "--frequency-penalty", "0.1",
+            "--presence-penalty", "0.1", "--no-repeat-ngram", "3", "--min-new-tokens", "2", "--top-k", "9"]  # fmt: skip
+    assert run(writer, "The", *rest, "--max-new-tokens", "5").exit_code == 0
+
+
+def test_a_translator_searches_samples_and_follows_constraints(translator: str) -> None:
+    [told] = answers(run(translator, "3 May 1998", "--json"))
+    assert told["text"] + "\n" == run(translator, "3 May 1998").stdout
+    options = ["--temperature", "1", "--json", "--max-new-tokens", "8"]
+    texts = ["3 May 1998 and a few words more", "1", "4 June"]
+    both = answers(run(translator, *texts, "--seed", "4", *options))
+    assert both[2]["text"] == answers(run(translator, texts[2], "--seed", "6", *options))[0]["text"]
+    result = run(translator, "3 May 1998", "--regex", "[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    assert re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}\n", result.stdout)
+    assert len(answers(run(translator, "3 May", "--n", "7", "--json"))[0]) == 7
+    covered = answers(run(translator, "3 May 1998", "--coverage-penalty", "0.3", "--json"))[0]
+    assert covered["score"] != told["score"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--temperature", "-1"], "temperature is -1.0"),
+        (["--top-p", "0"], "top_p is 0.0"),
+        (["--regex", "("], "regex cannot be used"),
+        (["--json-schema", "missing.json"], "missing.json: no such file"),
+        (["--overflow", "maybe"], "overflow is 'maybe'"),
+        (["--beams", "2", "--temperature", "1"], "search or sample"),
+        (["--n", "3", "--temperature", "0"], "n is 3"),
+    ],
+)
+def test_wrong_options_are_named(writer: str, args: list[str], says: str) -> None:
+    with pytest.raises(HeadwayError, match=re.escape(says)):
+        run(writer, "The", *args)
+
+
+def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None:
+    jobs.train("embed", out=tmp_path / "run", steps=1, settings={**SMALL, "batch": 4})
+    shown = run(tmp_path / "run", "a text").stdout
+    assert re.fullmatch(r"32 numbers: (-?0\.\d{4} ){6}… \(all of them: --json\)\n", shown)
+    assert len(answers(run(tmp_path / "run", "a text", "--json"))[0]) == 32

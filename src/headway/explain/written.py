@@ -112,7 +112,7 @@ def go_on(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer | None, *, st
 def _plain_ids(value: Any) -> list[int]:
     """A model without a tokenizer is shown numbers."""
     parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
-    if not parts or not all(isinstance(part, int) or part.lstrip("-").isdigit() for part in parts):
+    if not parts or not all(str(part).lstrip("-").isdigit() for part in parts):
         raise InputError(f"this model has no tokenizer: give the ids of its tokens, such as '0 2 1', not {value!r}")
     return [int(part) for part in parts]
 

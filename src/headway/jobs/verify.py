@@ -70,7 +70,7 @@ class Life:
 def watch(plan: Plan, folder: Path, live: Live, *, blow: tuple[int, float] | None = None) -> Life:
     """Let a process live until its end, or until `blow`: so many seconds after it has come to a step."""
     context = multiprocessing.get_context("forkserver")  # a process that has imported all and run nothing
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "torch._dynamo"])  # the second, because an optimiser's first step does
     heard, told = context.Pipe(duplex=False)
     process = context.Process(target=live, args=(plan, folder, told), daemon=True)
     process.start()

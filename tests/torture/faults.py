@@ -1,0 +1,28 @@
+"""The faults a run must survive, each as a trial: it is brought about for real, and what must hold is asserted.
+
+A trial gets a random stream and an empty folder, and gives back what was lost. Bits are compared with an undisturbed
+run of the same settings.
+"""
+
+from __future__ import annotations
+
+from torture import faults_of_disks as disks
+from torture import faults_of_runs as runs
+from torture.trials import Fault
+
+FAULTS: dict[str, Fault] = {
+    "SIGKILL at random moments": disks.killed_anywhere,
+    "SIGKILL inside a save": disks.killed_in_a_save,
+    "power cut (simulated: unflushed bytes lost)": disks.power_cut,
+    "disk full (2 MB tmpfs)": disks.disk_full,
+    "newest state damaged": disks.damaged,
+    "every state damaged": disks.all_damaged,
+    "SIGTERM or Ctrl-C": runs.asked_to_stop,
+    "the same signal twice": runs.asked_twice,
+    "data changed before resuming": runs.data_changed,
+    "second process on the run folder": runs.second_process,
+    "loss or gradient not finite": runs.not_finite,
+    "one spiking batch, and SIGKILL": runs.spike,
+    "out of memory (RLIMIT_AS)": runs.out_of_memory,
+    "SIGKILL 20 times in one run": disks.killed_twenty_times,
+}

@@ -1,0 +1,174 @@
+"""Trials: what can happen to a run as it goes. Signals, other hands on its folder, bad numbers, no memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from torch import nn
+from torture.lives import REFUSED, FaultySource, Life, faulty_loss
+from torture.trials import Trial, intact, outcome, same
+from train.toy_run import ToyModel, ToySource
+
+from headway.train.autopsy import replay
+from headway.train.compare import first_difference
+from headway.train.spikes import RECENT
+from headway.train.state import load_state, states
+
+STEPS = 40
+
+
+def asked_to_stop(random: Random, folder: Path) -> Trial:
+    settings = {"steps": STEPS, "save_every": 7}
+    number = random.choice([signal.SIGTERM, signal.SIGINT])
+    life = Life(folder, slow=0.01, **settings)
+    life.reach(random.randint(1, 30))
+    time.sleep(random.uniform(0, 0.02))
+    os.kill(life.pid, number)
+    code = life.end()
+    assert code == 128 + number, f"exit code {code}"
+    lost = life.step - intact(folder)
+    assert lost == 0
+    same(folder, **settings)
+    return Trial(lost=lost, note=number.name)
+
+
+def asked_twice(random: Random, folder: Path) -> Trial:
+    settings = {"steps": STEPS, "save_every": 2}
+    number = random.choice([signal.SIGTERM, signal.SIGINT])
+    life = Life(folder, slow=0.05, **settings)
+    life.reach(random.randint(3, 20))
+    os.kill(life.pid, number)
+    time.sleep(random.uniform(0, 0.03))
+    os.kill(life.pid, number)
+    began = time.monotonic()
+    code = life.end()
+    assert code in (-number, 128 + number, 1), f"exit code {code}"  # an interrupt while Python ends is told by code 1
+    assert time.monotonic() - began < 2
+    lost = life.step - intact(folder)
+    assert lost <= 2
+    same(folder, **settings)
+    return Trial(lost=lost, note=number.name)
+
+
+def data_changed(random: Random, folder: Path) -> Trial:
+    settings = {"steps": 10, "save_every": 2}
+    life = Life(folder, slow=0.01, **settings)
+    life.reach(5)
+    life.kill()
+    lost = life.step - intact(folder)
+    again = Life(folder, source=ToySource(fingerprint=f"toy.tsv {random.randrange(1000)}"), **settings)
+    assert again.end() == REFUSED and "toy.tsv" in again.error, "other data was taken for the run's own"
+    same(folder, **settings)
+    return Trial(lost=lost)
+
+
+def second_process(random: Random, folder: Path) -> Trial:
+    settings = {"steps": STEPS, "save_every": 2}
+    life = Life(folder, slow=0.02, **settings)
+    life.reach(random.randint(2, 20))
+    second = Life(folder, **settings)
+    assert second.end() == REFUSED and str(life.pid) in second.error, "two processes trained in one folder"
+    assert life.end() == 0
+    same(folder, **settings)
+    return Trial()
+
+
+def not_finite(random: Random, folder: Path) -> Trial:
+    if random.random() < 0.5:
+        factors = {(random.randint(0, 1), random.randrange(22)): float("inf")}
+        settings = {"source": FaultySource(factors), "loss": faulty_loss}
+    else:
+        settings = {"source": FaultySource({}), "loss": faulty_loss, "optimizer": "adamw", "lr": 1e20, "warmup": 0}
+    settings |= {"steps": STEPS, "save_every": 2, "accumulate": random.randint(1, 2)}
+    life = Life(folder, **settings)
+    assert life.end() == REFUSED, "the run went on"
+    step = life.step + 1
+    assert f"step {step}:" in life.error and "toy.tsv:" in life.error, life.error
+    saved = intact(folder)
+    for path in states(folder / "training"):
+        assert all(tensor.isfinite().all() for tensor in load_state(path)["model"].values())
+    model = ToyModel(seed=5)
+    again = replay(folder / "training" / f"autopsy-{step}", model, loss=faulty_loss, device=torch.device("cpu"))
+    assert again.reproduced and again.step == step, again.report()
+    assert all(parameter.isfinite().all() for parameter in model.parameters()), "the bad update was made"
+    return Trial(lost=life.step - saved, note=again.culprit)
+
+
+SPIKE_STEPS = RECENT + 42
+
+
+def spike(random: Random, folder: Path) -> Trial:
+    epoch, index = random.randint(23, 26), random.randrange(22)  # 6 steps an epoch: steps 139 to 162
+    settings = {
+        "source": FaultySource({(epoch, index): 1e4}),
+        "loss": faulty_loss,
+        "steps": SPIKE_STEPS,
+        "save_every": 10,
+        "clip": 1.0,
+    }
+    life = Life(folder, **settings)
+    life.reach(random.randint(RECENT, SPIKE_STEPS - 1))
+    life.kill()
+    lost = life.step - intact(folder)
+    life = Life(folder, **settings)
+    assert life.end() == 0, life.error
+    found = outcome(folder)
+    told = [entry["warning"] for entry in found["history"] if "warning" in entry]
+    assert len(told) == 1 and f"toy.tsv:{index + 1}" in told[0], f"what was said of a spike: {told}"
+    assert sum(entry.get("skipped", 0) for entry in found["history"]) == 1
+    with TemporaryDirectory() as other:
+        assert Life(Path(other), **settings).end() == 0
+        assert (difference := first_difference(found, outcome(Path(other)))) is None, difference
+    return Trial(lost=lost)
+
+
+class Hungry(nn.Module):
+    """A model whose activations take about `megabytes` for every row."""
+
+    def __init__(self, megabytes: int) -> None:
+        super().__init__()
+        self.model = ToyModel()
+        self.copies = megabytes * 2**20 // (2 * 4 * 5 * 8)  # two tensors of 5 positions × width 8 × 4 bytes
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        wide = self.model.embed(ids).repeat(1, 1, self.copies)  # (row, position, width × copies)
+        return self.model(ids) + (wide * wide).mean() * 0
+
+
+def even_source() -> ToySource:
+    """Every example of one length, so that every batch takes the same room."""
+    source = ToySource()
+    source.examples = [np.resize(example, 6) for example in source.examples]
+    return source
+
+
+def out_of_memory(random: Random, folder: Path) -> Trial:
+    megabytes = random.randint(30, 60)
+    settings = {"source": even_source(), "steps": 3}
+
+    def limit() -> None:
+        """Room for two rows going forward and back, not for four."""
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 7 * megabytes * 2**20, resource.RLIM_INFINITY))
+
+    life = Life(folder, model=lambda: Hungry(megabytes), first=limit, **settings)
+    assert life.end() == 0, life.error or "the process died"
+    found = outcome(folder)
+    told = [entry.pop("warning") for entry in found["history"] if "warning" in entry]
+    assert len(told) == 1 and "out of memory" in told[0], told
+    assert found["stepper"]["accumulate"] == 2 and found["status"]["step"] == 3
+    with TemporaryDirectory() as other:
+        roomy = Life(Path(other), model=lambda: Hungry(megabytes), accumulate=2, **settings)
+        assert roomy.end() == 0
+        expected = outcome(Path(other))
+    found["history"] = [entry for entry in found["history"] if "loss" in entry]
+    assert (difference := first_difference(found, expected)) is None, difference
+    return Trial()

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from headway.engine.crew import crew
-from headway.engine.machine import FEW, FRAME, PLACES, SLOTS, Frame, Place, Slot, run
+from headway.engine.machine import FRAME, MEETING, SLOTS, Frame, Place, Slot, run
 from headway.engine.plan import Plan
+from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
 from headway.layers.positions import LearnedPositions, SinusoidalPositions, alibi_bias
 from headway.models.decoder import Decoder
 from headway.models.stack import positions_of
-
-LINE = 64  # bytes
 
 
 class Compiled:
@@ -26,15 +25,15 @@ class Compiled:
         self.program, self.numbers = plan.tables()
         self.frame = np.zeros(FRAME, dtype=np.int64)
         self.slots = np.zeros((len(decoder.stack.blocks), SLOTS), dtype=np.int64)
-        self.meeting = np.zeros(3 * LINE // 8, dtype=np.int64)
+        self.meeting = np.zeros(MEETING, dtype=np.int64)
         self.frame[Frame.MEETING], self.frame[Frame.THREADS] = self.meeting.ctypes.data, self.crew.size
         self.workspace = Workspace(plan, threads=self.crew.size)
         self.tables = Tables(decoder)
-        self.vocab = decoder.config.embedding.vocab
+        self.vocab, self.memory = decoder.config.embedding.vocab, memory_of(decoder)
 
     def outdated(self) -> bool:
         """Whether the model's memory is elsewhere now, or torch uses another number of threads."""
-        return self.crew is not crew() or self.plan.moved()
+        return self.crew is not crew() or self.memory != memory_of(self.decoder)
 
     def step(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None, last: bool) -> Tensor:
         (batch, new), past, frame = ids.shape, cache.length, self.frame
@@ -61,6 +60,11 @@ class Compiled:
         return out if last else out.view(batch, new, self.vocab)
 
 
+def memory_of(decoder: Decoder) -> list[int]:
+    """Where its tensors are."""
+    return [tensor.data_ptr() for tensor in (*decoder.parameters(), *decoder.buffers())]
+
+
 def place_layer(slots: np.ndarray, layer: LayerCache, cross: LayerCache, *, fresh: Tensor) -> None:
     """`fresh` has the shape of the keys that will be written."""
     keys, values = layer.with_room(fresh, fresh)
@@ -74,43 +78,6 @@ def place_layer(slots: np.ndarray, layer: LayerCache, cross: LayerCache, *, fres
 def _rows(mask: Tensor | None) -> tuple[int, int]:
     """(address, bytes a row) of a mask over keys."""
     return (0, 0) if mask is None else (mask.data_ptr(), mask.stride(0))
-
-
-class Workspace:
-    """Memory for what one order hands to the next."""
-
-    def __init__(self, plan: Plan, *, threads: int):
-        self.plan, self.threads = plan, threads
-        self.tokens = self.keys = 0  # that there is room for
-        self._memory: Tensor | None = None
-        self._places = np.zeros((threads, PLACES), dtype=np.int64)
-
-    def places(self, tokens: int, *, keys: int) -> np.ndarray:
-        """The address of every place for every thread, (thread, place)."""
-        if tokens > self.tokens or keys > self.keys:
-            self.tokens, self.keys = max(tokens, self.tokens), max(2 * keys, self.keys, 512)
-            self._lay_out()
-        return self._places
-
-    def _lay_out(self) -> None:
-        each = {place: 4 * numbers * self.tokens for place, numbers in self.plan.room.items()}
-        each |= {
-            Place.SHORT: 2 * self.plan.inputs * self.tokens,
-            Place.FACTORS: 4 * self.tokens,
-            Place.OWN_SHORT: 2 * self.plan.inputs * FEW,
-            Place.OWN_FACTORS: 4 * FEW,
-            Place.SCORES: 4 * self.keys,
-            Place.SCRATCH: LINE,
-        }
-        sizes = {place: (size + 2 * LINE - 1) // LINE * LINE for place, size in each.items()}  # and a line between
-        total = sum(size * (self.threads if place >= Place.OWN else 1) for place, size in sizes.items())
-        self._memory = torch.empty(total + LINE, dtype=torch.uint8)
-        at = (self._memory.data_ptr() + LINE - 1) // LINE * LINE
-        for place, size in sizes.items():
-            for thread in range(self.threads):
-                self._places[thread, place] = at
-                at += size if place >= Place.OWN else 0
-            at += 0 if place >= Place.OWN else size
 
 
 class Tables:

@@ -57,9 +57,9 @@ class Int8Weight:
         """(…, in) → (…, out)"""
         if not self._compiles(x):
             return F.linear(x, self.dense(x.dtype), bias)
-        from headway.engine.product import int8_product
+        from headway.engine.product import product
 
-        y = int8_product(x, self.codes, self.scale)
+        y = product(x, self.codes, self.scale)
         return y if bias is None else y.add_(bias)
 
     def _compiles(self, x: Tensor) -> bool:

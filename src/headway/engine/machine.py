@@ -126,6 +126,7 @@ class Slot(IntEnum):
 
 
 ORDER, FRAME, PLACES, SLOTS = len(Order), len(Frame), len(Place.__members__), len(Slot)
+MEETING = 24  # int64s where threads wait: two lines of the cache, wherever they begin
 LINE = 16  # floats in a line of the cache: two threads do not write to one
 FEW = 4  # tokens that every thread rounds for itself
 

@@ -36,7 +36,7 @@ class NotPlannedError(HeadwayError):
 class Plan:
     orders: list[list[int]] = field(default_factory=list)
     pairs: list[tuple[float, float]] = field(default_factory=list)
-    kept: list[tuple[Tensor, int]] = field(default_factory=list)  # what is pointed at, and where it was
+    kept: list[Tensor] = field(default_factory=list)  # what is pointed at, so that it stays
     room: dict[Place, int] = field(default_factory=dict)  # numbers a token needs at each place
     inputs: int = 0  # of the widest matrix
 
@@ -53,7 +53,7 @@ class Plan:
             return 0
         if tensor.device.type != "cpu" or not tensor.is_contiguous():
             raise NotPlannedError(f"a tensor of shape {list(tensor.shape)} is not laid out in order in main memory")
-        self.kept.append((tensor, tensor.data_ptr()))
+        self.kept.append(tensor)
         return tensor.data_ptr()
 
     def floats(self, tensor: Tensor | None) -> int:
@@ -63,10 +63,6 @@ class Plan:
 
     def needs(self, place: Place, numbers: int) -> None:
         self.room[place] = max(self.room.get(place, 0), numbers)
-
-    def moved(self) -> bool:
-        """Whether a tensor has other memory now: after .to(…), say."""
-        return any(tensor.data_ptr() != address for tensor, address in self.kept)
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         return np.array(self.orders, dtype=np.int64), np.array(self.pairs, dtype=np.float32)

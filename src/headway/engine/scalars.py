@@ -39,22 +39,22 @@ _float_pointer, _int64_pointer = _pointer_to(types.float32), _pointer_to(types.i
 _int8_pointer, _int16_pointer = _pointer_to(types.int8), _pointer_to(types.int16)
 
 
-@njit(inline="always")
+@njit
 def floats(address: int, count: int) -> Any:
     return carray(_float_pointer(address), (count,))
 
 
-@njit(inline="always")
+@njit
 def whole_numbers(address: int, count: int) -> Any:
     return carray(_int64_pointer(address), (count,))
 
 
-@njit(inline="always")
+@njit
 def bytes_at(address: int, count: int) -> Any:
     return carray(_int8_pointer(address), (count,))
 
 
-@njit(inline="always")
+@njit
 def shorts(address: int, count: int) -> Any:
     return carray(_int16_pointer(address), (count,))
 
@@ -77,7 +77,7 @@ def float_of_bits(context: Any, bits: Any) -> Any:
     return types.float32(types.int32), generate
 
 
-@njit(fastmath=FAST, inline="always")
+@njit(fastmath=FAST)
 def exp(x: Any) -> Any:
     """2ⁿ · eʳ with |r| ≤ ln 2 / 2, and eʳ by its first terms: right to a float32's last bits."""
     x = min(max(x, LOWEST), HIGHEST)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,19 +30,20 @@ class FastStep:
         self.decoder = decoder
         self.reason = None if can_compile() else "numba is not installed (pip install headway[fast])"
         self._lock = threading.Lock()
-        self._hooks = [hooks for m in decoder.modules() for hooks in (m._forward_hooks, m._forward_pre_hooks)]
         self._compiled: Compiled | None = None
+        self._cache: weakref.ref[KeyValueCache] | None = None  # of the step before
+        self._listeners: list[dict[int, Any]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FastStep:
         return FastStep(copy.deepcopy(self.decoder, memo))  # addresses are of one model only
 
     def __call__(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
         """Feeds new tokens, remembers them, and returns the logits after the last (batch, vocab), or after each."""
-        if self._applies(ids, cache):
-            with self._lock:
-                compiled = self._ready()
-                if compiled is not None:
-                    return compiled.step(ids, cache, mask=mask, last=last)
+        with self._lock:
+            if self._applies(ids, cache):
+                self._look_over(cache)
+                if self._compiled is not None and not any(self._listeners):
+                    return self._compiled.step(ids, cache, mask=mask, last=last)
         return Decoder.step(self.decoder, ids, cache, mask=mask, last=last)
 
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
@@ -51,18 +53,22 @@ class FastStep:
             and ids.numel() <= ROWS
             and ids.device.type == "cpu"
             and not torch.is_grad_enabled()
-            and not any(self._hooks)
             and (self.decoder.config.stack.block.cross is None or cache.cross[0].length > 0)
         )
 
-    def _ready(self) -> Compiled | None:
+    def _look_over(self, cache: KeyValueCache) -> None:
+        """What is compiled is compared with the model when another text begins, not at every token of it."""
+        if self._cache is not None and self._cache() is cache:
+            return
         from headway.engine.decoding import Compiled
         from headway.engine.plan import NotPlannedError, plan
 
+        self._cache = weakref.ref(cache)
+        self._listeners = [
+            hooks for part in self.decoder.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)
+        ]
         if self._compiled is None or self._compiled.outdated():
             try:
                 self._compiled = Compiled(self.decoder, plan(self.decoder))
             except NotPlannedError as error:
-                self.reason = str(error)
-                return None
-        return self._compiled
+                self.reason, self._compiled = str(error), None

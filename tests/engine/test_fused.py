@@ -1,0 +1,217 @@
+"""A compiled step is the plain step: the same logits, cache and tokens, whatever the model is made of."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from headway.engine import prepare, release, why_not
+from headway.engine.step import FastStep
+from headway.families import find
+from headway.families.family import Keys
+from headway.generate import GenerationSettings, generate
+from headway.layers.attention import AttentionConfig
+from headway.layers.block import BlockConfig
+from headway.layers.embeddings import EmbeddingConfig
+from headway.layers.feedforward import FeedForwardConfig
+from headway.layers.norms import NormConfig
+from headway.models import recipes
+from headway.models.build import build
+from headway.models.config import DecoderConfig, ModelConfig, StackConfig
+from headway.models.recipes import Size
+from headway.train.lora import add_lora
+
+pytest.importorskip("numba")
+
+VOCAB = 60
+SIZE = Size(width=48, layers=2, heads=3)
+GPT2 = {"n_embd": 48, "n_head": 3, "n_layer": 2, "vocab_size": VOCAB, "n_positions": 64}
+LLAMA = {
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "vocab_size": VOCAB,
+    "intermediate_size": 84,
+    "max_position_embeddings": 64,
+}
+YARN = {
+    "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 8}
+}
+DYNAMIC = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}
+T5 = {"d_model": 48, "d_kv": 12, "num_heads": 4, "d_ff": 80, "num_layers": 2, "vocab_size": VOCAB,
+      "relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}  # fmt: skip
+BART = {"d_model": 48, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 80, "decoder_ffn_dim": 72, "vocab_size": VOCAB,
+        "max_position_embeddings": 64, "decoder_start_token_id": 2}  # fmt: skip
+
+
+def family(name: str, architecture: str, values: dict) -> ModelConfig:
+    return find(name).read(Keys(values), architecture)
+
+
+def odd() -> DecoderConfig:
+    """What no family has: ALiBi, head norms with a shift, biases, sizes that fill no vector."""
+    attention = AttentionConfig(3, 10, qk_norm=NormConfig("layer"), scale=0.2)
+    block = BlockConfig(
+        30, attention, FeedForwardConfig(37, "quick_gelu", gated=True), norm=NormConfig("layer", bias=False)
+    )
+    return DecoderConfig(EmbeddingConfig(VOCAB, 30, scale=3.0), StackConfig(block, 2, causal=True, score_bias="alibi"))
+
+
+CONFIGS = {
+    "gpt2": family("gpt2", "GPT2LMHeadModel", GPT2),
+    "gpt2, exact gelu": family("gpt2", "GPT2LMHeadModel", GPT2 | {"activation_function": "gelu"}),
+    "llama": family("llama", "LlamaForCausalLM", LLAMA),
+    "llama, yarn, tied, biases": family(
+        "llama", "LlamaForCausalLM", LLAMA | YARN | {"tie_word_embeddings": True, "attention_bias": True}
+    ),
+    "mistral, window": family("mistral", "MistralForCausalLM", LLAMA | {"sliding_window": 4}),
+    "qwen2": family("qwen2", "Qwen2ForCausalLM", LLAMA),
+    "qwen3": family("qwen3", "Qwen3ForCausalLM", LLAMA | {"head_dim": 16}),
+    "modern": recipes.decoder(SIZE, "modern", vocab=VOCAB, context=64),
+    "classic": recipes.decoder(SIZE, "classic", vocab=VOCAB, context=64),
+    "odd": odd(),
+}
+PAIRED = {
+    "t5": family("t5", "T5ForConditionalGeneration", T5),
+    "t5, gated": family("t5", "T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu"}),
+    "bart": family("bart", "BartForConditionalGeneration", BART),
+    "mbart": family("mbart", "MBartForConditionalGeneration", BART),
+    "marian": family("marian", "MarianMTModel", BART | {"activation_function": "swish", "scale_embedding": True}),
+    "modern pair": recipes.encoder_decoder(SIZE, "modern", vocab=VOCAB, context=None, start_id=1),
+}
+
+
+def lively(config: ModelConfig) -> nn.Module:
+    """Weights large enough for opinions, and logits that differ from token to token."""
+    torch.manual_seed(0)
+    model = build(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.25) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    return model
+
+
+def written(model: nn.Module, **settings: object) -> list[list[list[int]]]:
+    prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7], [1, 8, 2, 8]]
+    chosen = GenerationSettings(max_new_tokens=12, **settings)
+    if hasattr(model, "new_cache"):
+        return [[h.ids for h in answer] for answer in generate(model, prompts, chosen)]
+    answers = generate(model, [[1]] * len(prompts), chosen, sources=prompts)
+    return [[h.ids for h in answer] for answer in answers]
+
+
+def decoder_of(model: nn.Module) -> nn.Module:
+    return getattr(model, "decoder", model)
+
+
+@pytest.mark.parametrize("name", [*CONFIGS, *PAIRED])
+@torch.no_grad()
+def test_tokens_and_logits_are_the_plain_step_s(name: str) -> None:
+    model = lively((CONFIGS | PAIRED)[name])
+    plain, beams = written(model), written(model, beams=3, n=2)
+    caches = [started(model) for _ in range(2)]
+    tokens = [torch.randint(VOCAB, (2, width)) for width in (1, 3, 1)]
+    expected = [decoder_of(model).step(ids, caches[0], last=False) for ids in tokens]
+    prepare(model)
+    got = [decoder_of(model).step(ids, caches[1], last=False) for ids in tokens]
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
+    for ours, theirs in zip(caches[1].layers, caches[0].layers, strict=True):
+        torch.testing.assert_close(ours.keys, theirs.keys, atol=2e-4, rtol=1e-4)
+    assert written(model) == plain and written(model, beams=3, n=2) == beams
+    assert why_not(model) is None and decoder_of(model).step._compiled is not None, "the plain step did the work"
+
+
+def started(model: nn.Module):
+    """A cache behind a padded prompt."""
+    ids, mask = torch.tensor([[5, 6, 7, 8], [0, 0, 9, 3]]), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]).bool()
+    if hasattr(model, "new_cache"):
+        cache = model.new_cache()
+        model.step(ids, cache, mask=mask)
+    else:
+        cache = model.start(ids.flip(0), mask=mask.flip(0).flip(1))
+        model.step(torch.ones(2, 1, dtype=torch.long), cache)
+    return cache
+
+
+@torch.no_grad()
+def test_last_only_is_the_last_of_all() -> None:
+    model = prepare(lively(CONFIGS["llama"]))
+    ids, caches = torch.randint(VOCAB, (2, 3)), [started(model) for _ in range(2)]
+    torch.testing.assert_close(model.step(ids, caches[0]), model.step(ids, caches[1], last=False)[:, -1])
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads: int) -> None:
+    model = prepare(lively(CONFIGS["qwen3"]))
+    alone = written(model)
+    torch.set_num_threads(threads)
+    try:
+        assert written(model) == alone
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_listener_gets_the_plain_step() -> None:
+    model = prepare(lively(CONFIGS["llama"]))
+    heard: list[torch.Tensor] = []
+    tap = model.stack.blocks[0].attention.weights
+    handle = tap.register_forward_hook(lambda module, args, out: heard.append(out))
+    written(model)
+    handle.remove()
+    count = len(heard)
+    written(model)
+    assert count == 12 and len(heard) == count
+
+
+@pytest.mark.parametrize("change", ["dynamic", "lora"])
+def test_what_cannot_be_compiled_runs_as_before(change: str) -> None:
+    model = lively(family("llama", "LlamaForCausalLM", LLAMA | (DYNAMIC if change == "dynamic" else {})))
+    if change == "lora":
+        add_lora(model, rank=2)
+    plain = written(model)
+    prepare(model)
+    assert written(model) == plain
+    reason = why_not(model)
+    assert reason is not None and ("dynamic" if change == "dynamic" else "LoRALinear") in reason
+
+
+def test_a_recurrent_model_is_left_alone() -> None:
+    model = lively(recipes.recurrent(SIZE, vocab=VOCAB, start_id=1))
+    plain = written(model)
+    assert written(prepare(model)) == plain
+
+
+def test_new_weights_are_seen() -> None:
+    """In place, and in other memory: what is compiled never reads memory that the model has left."""
+    model, other = prepare(lively(CONFIGS["gpt2"])), lively(CONFIGS["gpt2"])
+    first = written(model)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.5)
+    fresh = written(other)
+    assert fresh != first
+    model.load_state_dict({name: tensor.clone() for name, tensor in other.state_dict().items()}, assign=True)
+    assert written(model) == fresh
+
+
+def test_a_copy_stands_on_its_own() -> None:
+    model = prepare(lively(CONFIGS["llama"]))
+    first = written(model)
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert written(twin) == first and isinstance(twin.step, FastStep) and twin.step.decoder is twin
+
+
+def test_without_numba_and_after_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lively(CONFIGS["llama"])
+    plain = written(model)
+    monkeypatch.setattr("headway.engine.step.can_compile", lambda: False)
+    assert written(prepare(model)) == plain and "numba" in str(why_not(model))
+    release(model)
+    assert "step" not in vars(model) and written(model) == plain

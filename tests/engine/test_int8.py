@@ -1,0 +1,141 @@
+"""Matrices in 8 bits: the rounding is as small as it must be, the compiled product is the written-out one, and a model
+keeps what it says."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.engine import prepare
+from headway.engine.bf16 import Bf16Linear
+from headway.engine.int8 import Int8Linear, Int8Table, Int8Weight, dequantise, quantise, quantise_weight
+from headway.errors import ConfigError
+from headway.models import recipes
+from headway.models.build import build, tensor_names
+from headway.models.recipes import Size
+
+SIZE = Size(width=48, layers=2, heads=3)
+
+
+@pytest.mark.parametrize("group", [None, 16])
+def test_each_weight_is_off_by_at_most_half_a_step(group: int | None) -> None:
+    weight = torch.randn(7, 48) * torch.logspace(-3, 2, 7)[:, None]
+    weight[3] = 0
+    codes, scale = quantise_weight(weight, group)
+    assert codes.dtype == torch.int8 and scale.shape == (7, 48 // (group or 48))
+    step = scale.repeat_interleave(group or 48, dim=1)
+    assert ((dequantise(codes, scale) - weight).abs() <= step / 2 * 1.001).all()
+    assert (dequantise(codes, scale)[3] == 0).all()
+    again = quantise_weight(dequantise(codes, scale), group)[0]
+    assert torch.equal(again, codes)
+
+
+def test_a_group_must_divide() -> None:
+    with pytest.raises(ConfigError, match=r"group 9 .* 48"):
+        quantise_weight(torch.randn(2, 48), 9)
+
+
+@pytest.mark.parametrize("inputs", [5, 16, 48, 77, 4096])
+@pytest.mark.parametrize("stored", ["fp32", "bf16", "int8", "int8 in groups"])
+@torch.no_grad()
+def test_the_compiled_product_is_the_written_out_one(stored: str, inputs: int) -> None:
+    """For every number of tokens a tile can have left over, and sizes that fill no vector."""
+    pytest.importorskip("numba")
+    from headway.engine.product import product
+
+    group = 16 if stored == "int8 in groups" and inputs % 16 == 0 else None
+    weight = torch.randn(37, inputs)
+    codes, scale = quantise_weight(weight, group) if "int8" in stored else (weight, None)
+    if stored == "bf16":
+        codes = weight.bfloat16()
+    exact = (dequantise(codes, scale) if scale is not None else codes).double()
+    for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 33):
+        x = torch.randn(tokens, inputs)
+        x[0] *= 1e3  # a token's size is its own affair
+        expected = F.linear(x.double(), exact)
+        error = (product(x, codes, scale) - expected).abs() / expected.abs().amax(1, keepdim=True)
+        assert error.max() < (1e-3 if "int8" in stored else 1e-5), (tokens, error.max())
+
+
+@torch.no_grad()
+def test_the_largest_sums_do_not_overflow() -> None:
+    pytest.importorskip("numba")
+    from headway.engine.product import product
+
+    weight, x = torch.ones(16, 16384), torch.ones(5, 16384)
+    codes, scale = quantise_weight(weight)
+    torch.testing.assert_close(product(x, codes, scale), torch.full((5, 16), 16384.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(product(-x, codes, scale), torch.full((5, 16), -16384.0), rtol=1e-3, atol=0)
+
+
+@torch.no_grad()
+def test_a_token_of_zeros_gives_zeros() -> None:
+    pytest.importorskip("numba")
+    from headway.engine.product import product
+
+    assert (product(torch.zeros(1, 32), *quantise_weight(torch.randn(8, 32))) == 0).all()
+
+
+def decoder() -> nn.Module:
+    model = build(recipes.decoder(SIZE, "modern", vocab=60, context=64)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.25) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    return model
+
+
+@pytest.mark.parametrize("weights", ["int8", "bf16"])
+@torch.no_grad()
+def test_a_stored_model_is_near_the_model(weights: str) -> None:
+    model, ids = decoder(), torch.randint(60, (2, 9))
+    before = model(ids).logits
+    bytes_before = sum(tensor.nbytes for tensor in model.state_dict().values())
+    assert prepare(model, weights) is model
+    after = model(ids).logits
+    assert 0 < (after - before).abs().max() < 0.05 * before.abs().max()
+    kept = sum(tensor.nbytes for tensor in model.state_dict().values())
+    assert kept < bytes_before * (0.35 if weights == "int8" else 0.55)
+    kind = Int8Linear if weights == "int8" else Bf16Linear
+    assert type(model.stack.blocks[0].attention.query) is kind
+
+
+@pytest.mark.parametrize("weights", ["int8", "bf16"])
+@torch.no_grad()
+def test_compiled_and_plain_steps_agree_on_stored_weights(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    model, ids = prepare(decoder(), weights), torch.randint(60, (2, 9))
+
+    def logits() -> torch.Tensor:
+        cache = model.new_cache()
+        model.step(ids[:, :5], cache)
+        return torch.stack([model.step(ids[:, i : i + 1], cache) for i in range(5, 9)])
+
+    compiled = logits()
+    monkeypatch.setattr("headway.engine.int8.can_compile", lambda: False)
+    monkeypatch.setattr(model.step, "reason", "not now")
+    torch.testing.assert_close(compiled, logits(), atol=5e-3, rtol=1e-3)
+
+
+@torch.no_grad()
+def test_a_tied_table_is_one_table() -> None:
+    config = recipes.encoder_decoder(SIZE, "modern", vocab=60, context=None, start_id=1)
+    model = quantise(build(config).eval())
+    assert isinstance(model.encoder.embedding.tokens, Int8Table)
+    assert model.decoder.embedding.tokens is model.encoder.embedding.tokens
+    hollow = quantise(build(config, device="meta"))
+    assert tensor_names(hollow) == tensor_names(model)
+    assert all(tensor.is_meta for tensor in hollow.state_dict().values())
+
+
+def test_torch_sees_the_matrix_behind_a_stored_weight() -> None:
+    weight = Int8Weight(*quantise_weight(torch.randn(6, 32)))
+    x = torch.randn(3, 32)
+    torch.testing.assert_close(torch.matmul(x, torch.t(weight)), F.linear(x, weight.dense()))
+    torch.testing.assert_close(F.linear(x, weight), F.linear(x, weight.dense()), atol=1e-3, rtol=1e-3)
+
+
+def test_gradients_flow_through_a_stored_weight() -> None:
+    """Not to it: to what it multiplies, as an adapter beside it needs."""
+    model, x = Int8Linear.of(decoder().stack.blocks[0].attention.query), torch.randn(2, 48, requires_grad=True)
+    model(x).sum().backward()
+    assert x.grad is not None and x.grad.abs().sum() > 0

@@ -16,9 +16,9 @@ from string import Template
 from headway.explain.story import Story
 
 SCRIPTS = (  # in the order in which they are read; each is one idea
-    *("dom", "format", "tensor", "maths", "colour", "tip", "heat", "state", "section", "head", "tokens"),
-    *("positions", "embedding", "byhand", "product", "lines", "heads", "stream", "output", "generation", "example"),
-    "main",
+    *("dom", "words", "format", "tensor", "maths", "colour", "tip", "table", "heat", "state", "section", "head"),
+    *("tokens", "positions", "embedding", "byhand", "product", "weigh", "lines", "heads", "stream", "why", "output"),
+    *("generation", "example", "main"),
 )
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 

@@ -17,23 +17,21 @@ function fill(node, properties, children) {
 const el = (tag, properties = {}, ...children) => fill(document.createElement(tag), properties, children);
 const svg = (tag, properties = {}, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
-// **strong** and `code` in the page's own sentences; data never passes through here.
+// The page's own sentences, which may have **strong** and `code` words. Data never passes through here.
 function prose(...sentences) {
   return sentences.filter(Boolean).map((sentence) => {
-    const parts = sentence.split(/(\*\*[^*]+\*\*|`[^`]+`|_[^_]+_)/);
-    return el(
-      "p",
-      { class: "prose" },
-      parts.map((part) => {
-        if (part.startsWith("**")) return el("strong", { text: part.slice(2, -2) });
-        if (part.startsWith("`")) return el("code", { text: part.slice(1, -1) });
-        if (part.startsWith("_") && part.length > 2) return el("em", { text: part.slice(1, -1) });
-        return part;
-      }),
-    );
+    const parts = sentence.split(/(\*\*[^*]+\*\*|`[^`]+`)/);
+    const spans = parts.map((part) => {
+      if (part.startsWith("**")) return el("strong", { text: part.slice(2, -2) });
+      if (part.startsWith("`")) return el("code", { text: part.slice(1, -1) });
+      return part;
+    });
+    return el("p", { class: "prose" }, spans);
   });
 }
 
 const heading = (text, id = null) => el("h3", { text, id });
+const figure = (name, caption, ...children) =>
+  el("figure", {}, el("figcaption", {}, el("b", {}, name), " ", caption), children);
 const range = (count) => Array.from({ length: count }, (_, index) => index);
 const plural = (count, word, many = `${word}s`) => `${count.toLocaleString("en")} ${count === 1 ? word : many}`;

@@ -1,38 +1,14 @@
 // A worked example's own words and tables.
 
-function buildExample(section) {
+function buildExample({ paragraphs, table: numbers }) {
   return (body) => {
-    body.append(...section.paragraphs.map((text) => el("p", { class: "prose", dir: "auto", text })));
-    if (!section.table) return;
-    const { columns, rows } = section.table;
+    body.append(...paragraphs.map((text) => el("p", { class: "prose", dir: "auto", text })));
+    if (!numbers) return;
+    const text = (value) => el("td", { dir: "auto", text: value });
     body.append(
-      el(
-        "div",
-        { class: "scroll" },
-        el(
-          "table",
-          { class: "sums" },
-          el(
-            "thead",
-            {},
-            el(
-              "tr",
-              {},
-              columns.map((text) => el("th", { scope: "col", text })),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            rows.map((row) =>
-              el(
-                "tr",
-                {},
-                row.map((text, i) => el(i ? "td" : "th", { dir: "auto", text })),
-              ),
-            ),
-          ),
-        ),
+      table(
+        numbers.columns,
+        numbers.rows.map(([first, ...others]) => line(first, others.map(text))),
       ),
     );
   };

@@ -1,6 +1,13 @@
 // Numbers and tokens as a person reads them.
 
 const MINUS = "−";
+const RAISED = { "-": "⁻", "+": "", ...Object.fromEntries([..."⁰¹²³⁴⁵⁶⁷⁸⁹"].map((sign, digit) => [digit, sign])) };
+
+// 1.2e-7 → 1.2×10⁻⁷
+function powerOfTen(text) {
+  const [digits, power] = text.split("e");
+  return `${Number(digits)}×10${[...power].map((sign) => RAISED[sign]).join("")}`;
+}
 
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "";
@@ -10,11 +17,7 @@ function number(value, digits = 4) {
   let text;
   if (value === 0) text = "0";
   else if (size >= 1e-4 && size < 1e7) text = String(Number(value.toPrecision(digits)));
-  else
-    text = value
-      .toExponential(digits - 1)
-      .replace("e", "×10^")
-      .replace("^+", "^");
+  else text = powerOfTen(value.toExponential(digits - 1));
   return text.replaceAll("-", MINUS);
 }
 
@@ -40,5 +43,6 @@ function visible(text) {
     );
 }
 
-// Each token keeps its own direction: a Hebrew token does not turn the sentence around it.
-const bdi = (text, kind = "word") => el("bdi", { class: kind, dir: "auto", text: visible(text) });
+// Each piece of text keeps its own direction: a Hebrew token does not turn the sentence around it.
+const bdi = (text, kind = "word") => el("bdi", { class: kind, dir: "auto", text });
+const word = (token, kind = "word") => bdi(visible(token), kind);

@@ -28,7 +28,7 @@ function buildTop(place) {
     el("div", { class: "tools" }, folds, dark),
     el("p", { class: "kicker", dir: "auto", text: [model.name, story.task].filter(Boolean).join(" · ") }),
     el("h1", { dir: "auto", text: story.title }),
-    asked(),
+    answer(),
     el(
       "dl",
       { class: "facts" },
@@ -38,30 +38,15 @@ function buildTop(place) {
     ),
     ...story.note.map((text) => el("p", { class: "note", dir: "auto", text })),
     buildMap(),
-    el(
-      "p",
-      { class: "hint" },
-      "Every number here is one the model computed for this input. Point at any picture, or tab to it and use the arrow keys, to read its numbers; press a token, a head or a row to follow it.",
-    ),
+    el("p", { class: "hint", text: WORDS.hint }),
   );
 }
 
-function asked() {
-  const read = Object.entries(story.sequences).filter(([name, sequence]) => name !== "target" && !sequence.picture);
-  const lines = read.map(([, sequence]) => [sequence.label, sequence.tokens.map((token) => token.text).join("")]);
-  if (story.output?.answer) lines.push(["the model's answer", story.output.answer]);
-  return el(
-    "div",
-    { class: "asked" },
-    lines.map(([label, text], i) =>
-      el(
-        "div",
-        { class: i === lines.length - 1 && story.output?.answer ? "answer" : null },
-        el("span", { text: label }),
-        el("q", { dir: "auto", text: text.trim() }),
-      ),
-    ),
-  );
+function answer() {
+  const text = story.output?.answer;
+  return text
+    ? el("p", { class: "answer" }, el("span", { text: "the model's answer" }), el("q", { dir: "auto", text }))
+    : "";
 }
 
 function buildMap() {
@@ -98,6 +83,6 @@ function buildMap() {
   if (story.stream.length) stops.push(stop("stream", "x + f(x)", "each layer adds"));
   const row = story.output?.rows[0];
   if (row) stops.push(stop("output", row.count.toLocaleString("en"), row.count === 1 ? "score" : "scores"));
-  if (story.generation) stops.push(stop("generation", plural(story.generation.steps.length, "step"), "written so far"));
+  if (story.generation) stops.push(stop("generation", String(story.generation.steps.length), "tokens written"));
   return el("nav", { class: "map", "aria-label": "The way from text to answer" }, el("ol", {}, stops));
 }

@@ -1,22 +1,18 @@
 // Step 4: every head at a glance, one head large, and its looks as lines.
 
 function buildHeads(body) {
-  body.append(
-    ...prose(
-      "Every layer has several heads, and each looks for something else: a word before, a matching bracket, the verb of a subject, or just the first token, where a head rests when it has found nothing. Each small picture is one head: rows look at columns, and the brighter stroke against the background is more weight. Press one to see it large.",
-    ),
-  );
+  body.append(...prose(WORDS.heads));
   const buttons = [];
-  for (const group of groups()) {
-    body.append(el("h3", { text: `${group.title}: layers down, heads across` }), thumbnails(group.members, buttons));
+  for (const [title, members] of groups()) {
+    body.append(heading(`${title}: layers down, heads across`), thumbnails(members, buttons));
   }
   const large = el("div", { id: "large" });
   body.append(large);
   const redraw = () => {
-    buttons.forEach(([node, layer, head]) =>
-      node.setAttribute("aria-pressed", String(layer === chosen.layer && head === chosen.head)),
-    );
-    large.replaceChildren(...oneHead(body));
+    for (const [node, layer, head] of buttons) {
+      node.setAttribute("aria-pressed", String(layer === chosen.layer && head === chosen.head));
+    }
+    large.replaceChildren(...oneHead(body).filter(Boolean));
   };
   redraw();
   return redraw;
@@ -26,42 +22,23 @@ function groups() {
   const found = new Map();
   story.attention.forEach((attention, layer) => {
     const title = `${attention.stack} ${KINDS[attention.kind]}`;
-    if (!found.has(title)) found.set(title, { title, members: [] });
-    found.get(title).members.push([attention, layer]);
+    found.set(title, [...(found.get(title) ?? []), [attention, layer]]);
   });
-  return [...found.values()];
+  return found;
 }
 
 function thumbnails(members, buttons) {
   const heads = Math.max(...members.map(([attention]) => attention.heads));
-  const grid = el(
-    "div",
-    { class: "grid", css: { "--heads": heads } },
-    el("i"),
-    range(heads).map((head) => el("i", { text: String(head) })),
-  );
+  const mark = (text = "") => el("i", { text });
+  const grid = el("div", { class: "grid", css: { "--heads": heads } }, mark(), range(heads).map(String).map(mark));
   for (const [attention, layer] of members) {
-    const mask = tensor(attention.mask).values;
-    const [, queries, keys] = attention.weights.shape;
-    grid.append(el("i", { text: String(attention.layer) }));
+    grid.append(mark(String(attention.layer)));
     for (const head of range(heads)) {
       if (head >= attention.heads) {
-        grid.append(el("i"));
+        grid.append(mark());
         continue;
       }
-      const canvas = el("canvas", { width: keys, height: queries });
-      const name = `${layerName(attention)}, head ${head}`;
-      const node = el(
-        "button",
-        { type: "button", class: "thumb", "aria-label": name, onclick: () => choose({ layer, head }) },
-        canvas,
-      );
-      describe(node, () => [
-        name,
-        `weights[${head}], ${queries} × ${keys}`,
-        habit(weightsOf(attention, head), attention),
-      ]);
-      paint(canvas, weightsOf(attention, head), "weight", 1, (i, j) => !mask[i * keys + j]);
+      const node = thumbnail(attention, layer, head);
       buttons.push([node, layer, head]);
       grid.append(node);
     }
@@ -69,25 +46,32 @@ function thumbnails(members, buttons) {
   return el("div", { class: "scroll plain" }, grid);
 }
 
+function thumbnail(attention, layer, head) {
+  const [, queries, keys] = attention.weights.shape;
+  const mask = tensor(attention.mask).values;
+  const weights = weightsOf(attention, head);
+  const canvas = el("canvas", { width: keys, height: queries });
+  const name = `${layerName(attention)}, head ${head}`;
+  const press = () => choose({ layer, head });
+  const node = el("button", { type: "button", class: "thumb", "aria-label": name, onclick: press }, canvas);
+  paint(canvas, weights, "weight", 1, (i, j) => !mask[i * keys + j]);
+  return describe(node, () => [name, `weights[${head}], ${queries} × ${keys}`, habit(weights, attention)]);
+}
+
+const PLACES = {
+  first: "the first token",
+  last: "the last token",
+  itself: "itself",
+  previous: "the token before",
+  next: "the token after",
+};
+
 function habit(weights, attention) {
   const { shares, spread: over } = habits(weights);
-  const names =
-    attention.kind === "self"
-      ? {
-          first: "the first token",
-          itself: "itself",
-          previous: "the token before",
-          next: "the token after",
-          last: "the last token",
-        }
-      : { first: "the first token", last: "the last token" };
-  const top = Object.keys(names)
-    .map((name) => [shares[name], names[name]])
-    .filter(([share]) => share >= 0.15)
-    .sort((a, b) => b[0] - a[0])
-    .slice(0, 2);
-  const where = top.map(([share, name]) => `${percent(share)} on ${name}`).join(", ");
-  return `${where ? `${where}; ` : ""}spreads over ${number(over, 2)} of ${weights.shape[1]} tokens`;
+  const asked = attention.kind === "self" ? Object.keys(PLACES) : ["first", "last"];
+  const large = asked.filter((name) => shares[name] >= 0.15).sort((a, b) => shares[b] - shares[a]);
+  const where = large.slice(0, 2).map((name) => `${percent(shares[name])} to ${PLACES[name]}`);
+  return [...where, `spread over ${number(over, 2)} of ${weights.shape[1]} tokens`].join("; ");
 }
 
 function oneHead(body) {
@@ -95,58 +79,29 @@ function oneHead(body) {
   const [asks, looked] = [texts(attention.queries), texts(attention.keys)];
   const weights = weightsOf();
   const mask = tensor(attention.mask);
+  const name = `${layerName(attention)}, head ${chosen.head}`;
   const map = heatMap({
-    name: "weights",
-    index: (i, j) => [chosen.head, i, j],
-    shape: attention.weights.shape,
-    matrix: weights,
-    rows: asks,
-    columns: looked,
-    rowWord: "looks",
-    kind: "weight",
-    most: 1,
-    cell: squareCell(body, looked.length),
-    square: true,
-    hidden: (i, j) => !mask.at(i, j),
+    ...{ name: "weights", index: (i, j) => [chosen.head, i, j], shape: attention.weights.shape, matrix: weights },
+    ...{ rows: asks, columns: looked, rowWord: "looks", kind: "weight", most: 1, label: `weights of ${name}` },
+    ...{ cell: squareCell(body, looked.length), square: true, hidden: (i, j) => !mask.at(i, j) },
     pick: (query, key) => choose({ query, key }),
-    label: `weights of ${layerName(attention)}, head ${chosen.head}`,
   });
   map.choose(chosen.query, chosen.key);
+  const future = attention.causal ? "; hatched cells are the future, which the mask hides" : "";
+  const caption = `${attention.weights.shape.join(" × ")}: each row is a token that looks, and sums to one${future}`;
   const image = story.sequences[attention.keys].picture;
-  const own = Array.from(weights.of(chosen.query).values);
+  const patches = image && recordedWeights().slice(image.first, image.first + image.rows * image.columns);
   return [
-    heading(`${layerName(attention)}, head ${chosen.head}`, "large-name"),
-    el(
-      "p",
-      { class: "prose" },
-      `On this text its weight goes ${habit(weights, attention)} (on average over the rows; a row spread evenly over 3 tokens counts as 3).`,
-    ),
-    el(
-      "figure",
-      {},
-      el(
-        "figcaption",
-        {},
-        el("b", { text: "weights" }),
-        ` ${attention.weights.shape.join(" × ")}: each row is a token that looks, and sums to one${attention.causal ? "; hatched cells are the future, which the mask hides" : ""}`,
-      ),
-      map,
-      legend("weight", 1),
-    ),
-    image &&
-      el(
-        "figure",
-        {},
-        el("figcaption", {}, "what the chosen token looks at; dark is no weight"),
-        picture(image, own.slice(image.first, image.first + image.rows * image.columns)),
-      ),
+    heading(name, "large-name"),
+    el("p", {
+      class: "prose",
+      text: `Of its weight on this text: ${habit(weights, attention)} (means over the rows).`,
+    }),
+    figure("weights", caption, map, legend("weight", 1)),
+    image && figure("on the picture", "what the chosen token looks at; dark is no weight", picture(image, patches)),
     attention.kind !== "self" && alignment(body, attention, asks, looked),
     heading("The same head as lines"),
-    el(
-      "p",
-      { class: "prose" },
-      "From each token on the left to the tokens it looks at on the right; the stronger the line, the more weight. Press a token on the left to see its lines alone.",
-    ),
+    ...prose(WORDS.lines),
     lines(asks, looked, weights),
   ];
 }
@@ -156,37 +111,23 @@ function alignment(body, attention, asks, looked) {
   const all = tensor(attention.weights);
   const [heads, queries, keys] = all.shape;
   const mean = new Float32Array(queries * keys);
-  for (let head = 0; head < heads; head++)
-    all.of(head).values.forEach((weight, i) => {
-      mean[i] += weight / heads;
-    });
+  range(heads).forEach((head) => all.of(head).values.forEach((weight, i) => (mean[i] += weight / heads)));
   const matrix = new Tensor([queries, keys], mean);
   const map = heatMap({
-    name: "mean weight",
-    matrix,
-    rows: asks,
-    columns: looked,
-    rowWord: "written",
-    kind: "weight",
-    most: 1,
-    cell: squareCell(body, keys),
-    square: true,
-    pick: (query, key) => choose({ query, key }),
+    ...{ name: "mean weight", matrix, rows: asks, columns: looked, rowWord: "written", kind: "weight", most: 1 },
+    ...{ cell: squareCell(body, keys), square: true, pick: (query, key) => choose({ query, key }) },
   });
-  const pairs = asks.map((text, i) =>
-    el("li", {}, bdi(text), " ← ", bdi(looked[largest(Array.from(matrix.of(i).values))])),
-  );
-  return el(
-    "figure",
-    { id: "alignment" },
-    el(
-      "figcaption",
-      {},
-      el("b", { text: "alignment" }),
-      ` the mean over the ${plural(heads, "head")} of this layer: written tokens are rows, read ones columns. A diagonal means word for word; a crossing means that the order changed.`,
-    ),
+  const best = (i) => looked[largest(Array.from(matrix.of(i).values))];
+  const pairs = asks.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i))));
+  const label = "the read token that each written token looks at most";
+  const list = el("ul", { class: "pairs", "aria-label": label }, pairs);
+  const node = figure(
+    "alignment",
+    `the mean over this layer's heads: ${WORDS.alignment}`,
     map,
     legend("weight", 1),
-    el("ul", { class: "pairs", "aria-label": "the read token each written token looks at most" }, pairs),
+    list,
   );
+  node.id = "alignment";
+  return node;
 }

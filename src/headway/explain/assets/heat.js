@@ -2,8 +2,8 @@
 
 const SMALLEST_LABEL = 11;
 
-// options: name, index(i, j) in the whole tensor, shape of it, matrix, rows, columns (labels or null), kind, most, hidden(i, j), note(i, j),
-// pick(i, j), cell (height in px), square (cells as wide as high), label (for the ear).
+// options: name; index(i, j) in the whole tensor and its shape; matrix; labels of rows and columns; kind and most, for
+// the colour; hidden(i, j); note(i, j); pick(i, j); cell, its height in px; square cells or not; label, for the ear.
 function heatMap(options) {
   const { matrix, rows, columns = null, kind, cell, square = false } = options;
   const [height, width] = matrix.shape;
@@ -56,7 +56,7 @@ function heatMap(options) {
     return [
       `${options.name}[${index}] = ${value}`,
       `shape ${(options.shape ?? [height, width]).join(" × ")}`,
-      rows && `${options.rowWord ?? "token"}: ${visible(rows[row])}${columns ? ` → ${visible(columns[column])}` : ""}`,
+      rows && `${options.rowWord ?? "token"}: ${rows[row]}${columns ? ` → ${columns[column]}` : ""}`,
       options.note?.(row, column),
     ];
   };

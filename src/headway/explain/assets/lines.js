@@ -40,22 +40,20 @@ function lines(asks, looked, weights) {
     canvas.style.setProperty("height", `${high}px`);
     const pen = canvas.getContext("2d");
     pen.scale(dense, dense);
-    const style = getComputedStyle(document.documentElement);
+    pen.strokeStyle = getComputedStyle(canvas).color;
     const stroke = (query, key, weight, strong) => {
       const [from, to] = [(query + 0.5) * each, (key + 0.5) * each];
-      pen.globalAlpha = strong ? 0.25 + 0.75 * weight : 0.35 * weight;
+      pen.globalAlpha = strong ? 0.25 + 0.75 * weight : 0.3 * weight;
       pen.lineWidth = strong ? 1 + 5 * weight : 0.6 + 2 * weight;
       pen.beginPath();
       pen.moveTo(2, from);
       pen.bezierCurveTo(wide * 0.4, from, wide * 0.6, to, wide - 2, to);
       pen.stroke();
     };
-    pen.strokeStyle = style.getPropertyValue("--faint-line");
     for (let i = 0; i < asks.length; i++) {
       const row = weights.of(i).values;
       for (let j = 0; j < looked.length; j++) if (i !== chosen.query && row[j] > FAINT) stroke(i, j, row[j], false);
     }
-    pen.strokeStyle = style.getPropertyValue("--line");
     weights.of(chosen.query).values.forEach((weight, key) => {
       if (weight > 0.005) stroke(chosen.query, key, weight, true);
     });

@@ -1,6 +1,6 @@
 // The order of the story. A step whose part of the story is missing is left out.
 
-(story.example ?? []).forEach((section, i) => step(`example-${i}`, section.title, "", buildExample(section)));
+(story.example ?? []).forEach((section, i) => step(`example-${i}`, section.title, "", buildExample(section), "✎"));
 step("tokens", "Text becomes tokens", "text → tokens → ids", buildTokens);
 if (story.embedding.length) step("embedding", "Tokens become vectors", "embedding + position", buildEmbedding);
 if (story.attention.length) {
@@ -16,9 +16,8 @@ buildTop(document.getElementById("top"));
 buildPicks(document.getElementById("picks"));
 firstChoice();
 watchSteps();
-document
-  .getElementById("end")
-  .append(el("p", { text: "Made by Headway. This file is complete: it loads nothing and sends nothing." }));
+later(drawTheRest);
+document.getElementById("end").append(el("p", { text: WORDS.end }));
 
 let width = window.innerWidth;
 let waiting = 0;

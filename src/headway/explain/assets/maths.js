@@ -49,9 +49,8 @@ function narrow(row, { temperature, k, p }) {
   const tail = rest > 1e-9 ? others * power(row.logsumexp + Math.log(rest / others)) : 0;
   const total = sum(powers) + tail;
   const before = powers.map((value) => value / total);
-  const limited = k < row.count && k <= logits.length;
-  const allowed = powers.map((value, i) => (limited && i >= k ? 0 : value));
-  const left = limited ? 0 : tail;
+  const allowed = powers.map((value, i) => (i >= k ? 0 : value));
+  const left = tail * Math.min(1, Math.max(0, k - logits.length) / others || 0);
   const all = sum(allowed) + left;
   let running = 0;
   const kept = allowed.map((value) => {

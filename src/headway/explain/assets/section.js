@@ -3,36 +3,29 @@
 const steps = [];
 const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 30));
 
-// build(body) draws once and returns a function that redraws after a choice, or nothing.
-function step(id, title, gist, build) {
+// build(body) draws once and returns a function that redraws after a choice, or nothing. `count` is the step's number.
+function step(id, title, gist, build, count = String(steps.filter((each) => each.numbered).length + 1)) {
   const body = el("div", { class: "body" });
-  const node = el(
-    "details",
-    { class: "step", id, open: true },
-    el(
-      "summary",
-      {},
-      el("span", { class: "count", text: String(steps.length + 1), "aria-hidden": "true" }),
-      el("h2", { text: title }),
-      el("span", { class: "gist", text: gist }),
-    ),
-    body,
+  const badge = el("span", { class: "count", text: count, "aria-hidden": "true" });
+  const summary = el(
+    "summary",
+    {},
+    badge,
+    el("h2", { text: title, dir: "auto" }),
+    el("span", { class: "gist", text: gist }),
   );
-  const self = { node, redraw: null, built: false, stale: false, near: false };
+  const node = el("details", { class: "step", id, open: true }, summary, body);
+  const self = { node, numbered: Number(count) > 0, redraw: null, drawn: false, stale: false, near: false };
   self.draw = () => {
     if (!node.open) return;
-    if (!self.built) {
-      self.built = true;
+    const [first, stale] = [!self.drawn, self.stale];
+    [self.drawn, self.stale] = [true, false];
+    if (first) {
+      body.replaceChildren();
       self.redraw = build(body) ?? null;
-    } else if (self.stale) {
+    } else if (stale) {
       self.redraw?.();
     }
-    self.stale = false;
-  };
-  self.again = () => {
-    body.replaceChildren();
-    self.built = false;
-    if (self.near) self.draw();
   };
   node.addEventListener("toggle", () => {
     if (self.near) self.draw();
@@ -55,15 +48,11 @@ function watchSteps() {
   steps.forEach((self) => observer.observe(self.node));
   listeners.push(() => {
     for (const self of steps) {
-      if (!self.built) continue;
+      if (!self.drawn) continue;
       self.stale = true;
       if (self.near) self.draw();
     }
-    later(() =>
-      steps.forEach((self) => {
-        if (self.built) self.draw();
-      }),
-    );
+    later(() => steps.filter((self) => self.drawn).forEach((self) => self.draw()));
   });
 }
 
@@ -76,5 +65,19 @@ function goTo(id) {
   self.node.querySelector("summary").focus({ preventScroll: true });
 }
 
-// Everything anew: the colours or the width have changed.
-const drawAgain = () => steps.forEach((self) => self.again());
+// Far sections are drawn too, one at a time, when the browser has nothing else to do: to be found, printed, jumped to.
+function drawTheRest() {
+  const next = steps.find((self) => !self.drawn && self.node.open);
+  if (!next) return;
+  next.draw();
+  later(drawTheRest);
+}
+
+// Everything anew, since the colours or the width have changed: what is near at once.
+function drawAgain() {
+  for (const self of steps) {
+    self.drawn = false;
+    if (self.near) self.draw();
+  }
+  later(drawTheRest);
+}

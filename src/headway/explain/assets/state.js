@@ -1,7 +1,7 @@
 // What is being looked at: one layer's attention, one head of it, the token that looks and the token looked at.
 
 const tokensOf = (name) => story.sequences[name]?.tokens ?? [];
-const texts = (name) => tokensOf(name).map((token) => token.text);
+const texts = (name) => tokensOf(name).map((token) => visible(token.text));
 const KINDS = { self: "self-attention", cross: "cross-attention", additive: "attention" };
 
 function layerName(attention) {
@@ -66,7 +66,7 @@ function buildPicks(place) {
     select.value = String(chosen[name]);
   };
   options("layer", story.attention.map(layerName));
-  const words = (name) => texts(name).map((text, i) => `${i}  ${visible(text)}`);
+  const words = (name) => texts(name).map((text, i) => `${i}  ${text}`);
   listeners.push(() => {
     const attention = current();
     selects.layer.value = String(chosen.layer);

@@ -1,18 +1,17 @@
-// The story's arrays: base64 of little-endian float32, or of 16-bit fractions of one; decoded when first looked at.
+// The story's arrays, decoded when first looked at: base64 of little-endian float32, or of fractions, 16-bit whole
+// numbers n that stand for n / 65535.
 
-function decode(wire) {
-  const { buffer } = bytesOf(wire.data);
-  return wire.type === "fraction"
-    ? Float32Array.from(new Uint16Array(buffer), (n) => n / 65535)
-    : new Float32Array(buffer);
-}
-
-function bytesOf(data) {
+function bytes(data) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(data);
   const text = atob(data);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return bytes;
+  const out = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) out[i] = text.charCodeAt(i);
+  return out;
+}
+
+function decode({ data, type }) {
+  const { buffer } = bytes(data);
+  return type === "fraction" ? Float32Array.from(new Uint16Array(buffer), (n) => n / 65535) : new Float32Array(buffer);
 }
 
 class Tensor {

@@ -48,25 +48,3 @@ document.addEventListener("scroll", hideTip, { passive: true });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
-
-// Arrow keys walk a table whose cells hold numbers: one tab stop, however many cells.
-function walkable(table) {
-  const cells = () => Array.from(table.rows, (row) => Array.from(row.cells).filter((cell) => cell.dataset.walk));
-  const first = table.querySelector("[data-walk]");
-  if (first) first.tabIndex = 0;
-  table.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step) return;
-    const grid = cells().filter((row) => row.length);
-    const row = grid.findIndex((each) => each.includes(event.target));
-    if (row < 0) return;
-    const column = grid[row].indexOf(event.target);
-    const next = grid[row + step[0]]?.[column + step[1]];
-    if (!next) return;
-    event.preventDefault();
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
-  return table;
-}

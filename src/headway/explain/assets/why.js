@@ -1,0 +1,76 @@
+// Step 5, continued: what the model would say on the way, and who argued for the answer.
+
+function lens() {
+  const count = story.lens[0].rows.length;
+  const name = Object.keys(story.sequences).findLast((each) => tokensOf(each).length === count);
+  const titles = name
+    ? texts(name).map((text) => bdi(text))
+    : range(count).map((i) => (count === 1 ? "the whole" : String(i)));
+  const place = (layer) => (layer < 0 ? "embedding" : `layer ${layer}`);
+  const rows = [...story.lens].reverse().map(({ layer, rows: tokens }) => {
+    const guessed = tokens.map((guesses, i) => {
+      const node = el("td", { "data-walk": "1" }, guesses.length ? word(guesses[0].text) : "");
+      const lines = () => guesses.map((guess) => `${visible(guess.text)}  ${percent(guess.probability)}`);
+      return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [
+        `after ${place(layer)}, token ${i}`,
+        ...lines(),
+      ]);
+    });
+    return line(place(layer), guessed);
+  });
+  return [
+    heading("What it would say if it stopped here"),
+    ...prose(WORDS.lens),
+    table(["after", ...titles], rows, { class: "lens", id: "lens" }),
+    legend("weight", 1),
+  ];
+}
+
+function attribution() {
+  const { target, logit, parts } = story.attribution;
+  const most = largestSize(parts.map(([, value]) => value));
+  const ordered = [...parts].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const rows = ordered.map(([name, value]) =>
+    line(
+      name,
+      barCell(value, most, fixed(value, 3), () => [`${name}: ${number(value, 6)}`, `of the score ${number(logit, 6)}`]),
+    ),
+  );
+  const total = sum(parts.map(([, value]) => value));
+  return [
+    heading("Who argued for the answer"),
+    el("p", { class: "prose" }, "The score of ", bdi(target), ` is ${number(logit, 5)}. `, WORDS.attribution),
+    table(["part", "adds to the score"], rows, { id: "attribution", class: "sums wide" }),
+    el("p", { class: "check" }, Math.abs(total - logit) < 1e-2 ? "✓ " : "≠ ", `The parts sum to ${number(total, 6)}.`),
+  ];
+}
+
+const RANKED = 40;
+
+function ranking() {
+  const most = largestSize(story.heads.map((each) => each.change));
+  const rows = story.heads.slice(0, RANKED).map(({ name, layer, head, change, gradient }) => {
+    const place = story.attention.findIndex((attention) => attention.name === name);
+    const title = `${place < 0 ? `layer ${layer}` : layerName(story.attention[place])}, head ${head}`;
+    const cells = [
+      barCell(change, most, fixed(change, 3), () => [
+        title,
+        `without it the answer's score falls by ${number(change, 6)}`,
+      ]),
+      gradient === null ? el("td") : cell(fixed(gradient, 3), () => [title, `by gradient ${number(gradient, 6)}`]),
+    ];
+    const press = () => choose({ layer: place, head });
+    return { node: line(place < 0 ? title : pressable(title, press), cells), place, head };
+  });
+  const redraw = () => {
+    for (const { node, place, head } of rows) {
+      node.setAttribute("aria-selected", String(place === chosen.layer && head === chosen.head));
+    }
+  };
+  const ranks = table(
+    ["head", "score lost without it", "by gradient"],
+    rows.map(({ node }) => node),
+    { id: "ranking", class: "sums wide" },
+  );
+  return [[heading("Which heads matter for this answer"), ...prose(WORDS.ranking), ranks], redraw];
+}

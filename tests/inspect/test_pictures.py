@@ -52,7 +52,7 @@ def test_heads_that_were_not_measured_stay_blank() -> None:
     change = np.array([[0.5, -1.25], [np.nan, 0.0]])
     figure = draw_heads(change)
     written = [text.get_text() for text in figure.axes[0].texts]
-    assert written == ["0.5", "-1.2", "0"]
+    assert written == ["0.50", "-1.25", "0.00"]
     assert np.isnan(drawn(figure)[0][1, 0]) or np.ma.is_masked(figure.axes[0].get_images()[0].get_array()[1, 0])
 
 

@@ -26,11 +26,12 @@ def show(told: story.Story, console: Console | None = None) -> None:
     for sequence in told.sequences.values():
         out.print(_tokens(sequence))
     if told.attention:
-        out.print(_attention(told))
+        _attention(told, out)
     if told.output is not None:
-        _output(told.output, out)
+        _output(told.output, _row(told), out)
     if told.generation is not None and told.generation.steps:
-        out.print(Text("goes on  ") + _pieces([step.text for step in told.generation.steps]))
+        label = "written  " if "target" in told.sequences else "goes on  "
+        out.print(Text(label) + _pieces([step.text for step in told.generation.steps]))
     for line in told.note:
         out.print(Text(line, style="dim"))
 
@@ -52,53 +53,50 @@ def _pieces(given: list[str]) -> Text:
     return line
 
 
-def _attention(told: story.Story) -> Table:
+def _attention(told: story.Story, out: Console) -> None:
     """A row for each token that is looked at, a column for each head."""
-    each = shown_layer(told)
-    query = _answering(told, each)
+    each = shown_layer(told, crossing=True)
+    row = _row(told)
+    query = each.weights.shape[1] - 1 if row is None or row.at is None else row.at
     weights = story.numbers(each.weights)[:, query]  # (head, key)
     mean = weights.mean(0)
     order = np.sort(np.argsort(-mean, kind="stable")[:MOST])
     asking, names = texts(told, each.queries)[query], texts(told, each.keys)
     some = "" if len(order) == len(names) else f", the {MOST} most looked at of {len(names)}"
-    table = Table(
-        title=Text(f"{each.stack} layer {each.layer}: where “{printable(asking)}” looks{some}"),
-        title_justify="left",
-        box=None,
-        padding=(0, 1),
-    )
+    out.print(Text(f"{each.stack} layer {each.layer}: where “{printable(asking)}” looks{some}"))
+    table = Table(box=None, padding=(0, 1))
     table.add_column("token")
     table.add_column(f"heads 0–{each.heads - 1}")
     table.add_column("mean", justify="right")
     for key in order:
         cells = Text()
         for weight in weights[:, key]:
-            cells.append(_shade(float(weight)) * 2, style=RAMP[round(math.sqrt(weight) * (len(RAMP) - 1))])
-        table.add_row(Text(printable(names[key]) or "∅"), cells, f"{mean[key]:.3f}")
-    return table
+            strength = math.sqrt(weight)  # so that small weights can be told apart
+            cells.append(2 * SHADES[round(strength * 4)], style=RAMP[round(strength * 5)])
+        table.add_row(_cell(names[key]), cells, f"{mean[key]:.3f}")
+    out.print(table)
 
 
-def _answering(told: story.Story, each: story.Attention) -> int:
-    """The token at which the answer is chosen, where there is one, else the last."""
-    at = told.output.rows[-1].at if told.output is not None and told.output.rows else None
-    last = each.weights.shape[1] - 1
-    return last if at is None else min(at, last)
+def _row(told: story.Story) -> story.Row | None:
+    """The choice that is looked at: the first of an answer that is written, else the last."""
+    rows = told.output.rows if told.output is not None else []
+    return None if not rows else rows[0 if "target" in told.sequences else -1]
 
 
-def _shade(weight: float) -> str:
-    return SHADES[min(len(SHADES) - 1, math.ceil(weight * (len(SHADES) - 1)))]
+def _cell(text: str) -> Text:
+    return Text(printable(text).replace(" ", "␣") or "∅")
 
 
-def _output(output: story.Output, out: Console) -> None:
+def _output(output: story.Output, row: story.Row | None, out: Console) -> None:
     out.print(Text("answer   ") + Text(printable(output.answer), style="bold green"))
-    if not output.rows:
+    if row is None:
         return
-    row = output.rows[-1]
-    table = Table(title=Text(f"the choice at “{printable(row.label)}”"), title_justify="left", box=None, padding=(0, 1))
+    out.print(Text(f"the choice at “{printable(row.label)}”"))
+    table = Table(box=None, padding=(0, 1))
     for name in ("candidate", "", "probability", "score"):
         table.add_column(name, justify="right" if name in ("probability", "score") else "left")
     for one in row.candidates[:BEST]:
         chance = math.exp(one.logit - row.logsumexp)
-        bar = Text("━" * max(1, round(chance * BAR)), style="green" if one.id == row.chosen else "blue")
-        table.add_row(Text(printable(one.text) or "∅"), bar, f"{chance:.1%}", f"{one.logit:.3f}")
+        bar = Text("━" * round(chance * BAR), style="green" if one.id == row.chosen else "blue")
+        table.add_row(_cell(one.text), bar, f"{chance:.1%}", f"{one.logit:.3f}")
     out.print(table)

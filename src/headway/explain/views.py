@@ -21,7 +21,7 @@ VIEWS = ("attention", "alignment", "positions", "heads")
 def draw(told: story.Story, view: View | None = None, *, path: str | Path | None = None) -> Figure:
     """Unless told which: the alignment of a model that reads one text and writes another, else all heads of a layer.
     Of the layers that are kept in full, the last is drawn."""
-    crossing = [each for each in told.attention if each.kind != "self"]
+    crossing = any(each.kind != "self" for each in told.attention)
     chosen = view or ("alignment" if crossing else "attention")
     match chosen:
         case "attention":
@@ -29,7 +29,7 @@ def draw(told: story.Story, view: View | None = None, *, path: str | Path | None
         case "alignment":
             if not crossing:
                 raise InputError("--view alignment: this model reads and writes the same text; try --view attention")
-            return _alignment(told, _last(crossing), path)
+            return _alignment(told, path)
         case "positions":
             return _positions(told, path)
         case "heads":
@@ -37,10 +37,13 @@ def draw(told: story.Story, view: View | None = None, *, path: str | Path | None
     raise InputError(f"--view {chosen!r} is not one of {', '.join(VIEWS)}")
 
 
-def shown_layer(told: story.Story) -> story.Attention:
-    """Of the attentions over the text itself, where there are such: the last that is kept in full, else the last."""
+def shown_layer(told: story.Story, *, crossing: bool) -> story.Attention:
+    """The last that is kept in full, else the last: of those that look across to another text, where there are such and
+    they are wanted, else of those over the text itself."""
+    across = [each for each in told.attention if each.kind != "self"] if crossing else []
     own = [each for each in told.attention if each.kind == "self" and each.queries != "source"]
-    return _last(own or told.attention)
+    given = across or own or told.attention
+    return ([each for each in given if each.q is not None] or given)[-1]
 
 
 def texts(told: story.Story, sequence: str) -> list[str]:
@@ -53,15 +56,10 @@ def _written(told: story.Story) -> list[str]:
     return [next(one.text for one in row.candidates if one.id == row.chosen) for row in told.output.rows]
 
 
-def _last(given: list[story.Attention]) -> story.Attention:
-    full = [each for each in given if each.q is not None]
-    return (full or given)[-1]
-
-
 def _attention(told: story.Story, path: str | Path | None) -> Figure:
     if not told.attention:
         raise InputError("--view attention: there is none in this story")
-    each = shown_layer(told)
+    each = shown_layer(told, crossing=False)
     return draw_attention(
         story.numbers(each.weights),
         queries=texts(told, each.queries),
@@ -71,7 +69,8 @@ def _attention(told: story.Story, path: str | Path | None) -> Figure:
     )
 
 
-def _alignment(told: story.Story, each: story.Attention, path: str | Path | None) -> Figure:
+def _alignment(told: story.Story, path: str | Path | None) -> Figure:
+    each = shown_layer(told, crossing=True)
     heads = f", mean of {each.heads} heads" if each.heads > 1 else ""
     answer = "" if told.output is None else f" → {told.output.answer}"
     return draw_alignment(
@@ -104,7 +103,7 @@ def _heads(told: story.Story, path: str | Path | None) -> Figure:
     for row in told.heads:
         change[names.index(row.name), row.head] = row.change
     about = "" if told.attribution is None else f"  (score: {told.attribution.target})"
-    rows = [name.replace("stack.blocks.", "layer ").replace(".", " ") for name in names]
+    rows = [name.replace("stack.blocks.", "layer ").removesuffix(".attention").replace(".", " ") for name in names]
     return draw_heads(change, rows=rows, path=path, title=f"{told.model.name}: {told.title}{about}")
 
 

@@ -46,7 +46,7 @@ def draw_attention(
 ) -> Figure:
     """All heads of a layer side by side, on one scale: each row of a square is where one token looks."""
     count = len(weights)
-    wide = min(4, count)
+    wide = next((n for n in (4, 3, 5) if count % n == 0), min(4, count))
     high = -(-count // wide)
     side = (max(1.6, 0.17 * len(keys)), max(1.6, 0.17 * len(queries)))
     figure = _figure(1.4 + wide * (side[0] + 0.15), 1.0 + high * (side[1] + 0.3))
@@ -99,13 +99,13 @@ def draw_heads(
     axes = figure.subplots()
     limit = float(np.nanmax(np.abs(change))) if np.isfinite(change).any() else 1.0
     image = axes.imshow(change, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto")
-    _ticks(axes, columns=[str(head) for head in range(heads)], rows=rows or [f"layer {i}" for i in range(layers)])
-    axes.tick_params(axis="x", rotation=0)
+    axes.set_xticks(range(heads))
+    axes.set_yticks(range(layers), rows or [f"layer {i}" for i in range(layers)])
     axes.set_xlabel("head")
     for layer, head in zip(*np.nonzero(np.isfinite(change)), strict=True):
         strong = abs(change[layer, head]) > 0.6 * limit
         axes.text(
-            head, layer, f"{change[layer, head]:.2g}", ha="center", va="center", fontsize=6,
+            head, layer, f"{change[layer, head]:.2f}", ha="center", va="center", fontsize=6,
             color="white" if strong else "black",
         )  # fmt: skip
     figure.colorbar(image, ax=axes, label="what the head adds to the score")

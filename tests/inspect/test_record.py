@@ -1,61 +1,218 @@
-"""Recording: what passes a tap, without changing it, and without a trace afterwards."""
+"""Recording: what passes a tap, as far as it was asked for, without changing it, and without a trace afterwards."""
 
-from pathlib import Path
+import sys
 
-import numpy as np
 import pytest
 import torch
+from support.subjects import Subject, make
+from torch import Tensor, nn
 
+import headway
 from headway.errors import InputError
-from headway.inspect import draw_alignment, record
+from headway.inspect import patch, record
+from headway.layers.attend import repeat_groups
+from headway.layers.attention import Attention
 from headway.layers.tap import Tap
 from headway.models.build import build
-from headway.models.recipes import Size, decoder, encoder_decoder
+from headway.models.recipes import Size, recurrent
 
-SIZE = Size(width=32, layers=2, heads=2, dropout=0.0)
+WEIGHTS = "stack.blocks.1.attention.weights"
 
 
-def test_weights_are_recorded_and_nothing_changes() -> None:
-    model = build(encoder_decoder(SIZE, "modern", vocab=40, context=32, start_id=1)).eval()
-    ids, target = torch.randint(2, 40, (2, 7)), torch.randint(2, 40, (2, 5))
+def listening(model: nn.Module) -> list[str]:
+    """Modules that still have a hook."""
+    return [name for name, module in model.named_modules() if module._forward_hooks or module._forward_pre_hooks]
+
+
+def whole(subject: Subject, names: str | list[str], **narrow: object) -> dict[str, Tensor]:
+    with torch.no_grad(), record(subject.model, names, **narrow) as seen:
+        subject.model(**subject.inputs)
+    return {name: values[0] for name, values in seen.items()}
+
+
+def test_it_is_reached_from_the_top() -> None:
+    assert headway.inspect.record is record
+
+
+def test_recorded_weights_are_those_of_the_explicit_path(subject: Subject) -> None:
+    explicit: dict[str, Tensor] = {}
+    hooks = [
+        module.weights.register_forward_hook(lambda _m, _i, w, n=name: explicit.update({f"{n}.weights": w}))
+        for name, module in subject.model.named_modules()
+        if isinstance(module, Attention)
+    ]
+    subject.logits()
+    for hook in hooks:
+        hook.remove()
+    heard = whole(subject, "*.weights")
+    assert list(heard) == list(explicit) and len(heard) >= 2
+    for name, weights in heard.items():
+        torch.testing.assert_close(weights, explicit[name], atol=1e-6, rtol=0)
+
+
+def test_they_are_the_weights_that_the_fast_kernel_used(subject: Subject) -> None:
+    """Rows sum to one, and the values mixed by them are what came out of the kernel."""
+    heard = whole(subject, [f"*blocks.*.{tap}" for tap in ("weights", "v", "z")])
+    for name, found in heard.items():
+        path, _, tap = name.rpartition(".")
+        if tap != "weights":
+            continue
+        sums = found.sum(-1)
+        looks = sums > 0.5  # padding on the left looks at nothing
+        assert looks[0].all()
+        torch.testing.assert_close(sums, looks.to(sums.dtype), atol=1e-6, rtol=0)
+        mixed = found @ repeat_groups(heard[f"{path}.v"], found.shape[1])
+        torch.testing.assert_close(mixed, heard[f"{path}.z"], atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_changes(subject: Subject) -> None:
+    plain = subject.logits()
+    with torch.no_grad(), record(subject.model, "*.attention.*"):
+        heard = subject.model(**subject.inputs).logits
+    assert torch.equal(heard, plain)
+    assert listening(subject.model) == []
+
+
+def test_nothing_changes_in_train_mode_with_dropout() -> None:
+    subject = make("modern decoder")
+    subject.model.train()
+    torch.manual_seed(3)
+    plain = subject.logits()
+    torch.manual_seed(3)
+    with torch.no_grad(), record(subject.model, "*.weights"):
+        heard = subject.model(**subject.inputs).logits
+    assert torch.equal(heard, plain)
+    assert not torch.equal(subject.logits(), plain)  # dropout was on
+
+
+def test_heads_and_queries_are_a_part_of_the_whole(subject: Subject) -> None:
+    names = [f"*blocks.*.{tap}" for tap in ("scores", "weights", "q", "k", "v", "z")]
+    everything = whole(subject, names)
+    part = whole(subject, names, heads=[3, 1], queries=[0, -1])
+    assert list(part) == list(everything)
+    for name, found in everything.items():
+        expected = repeat_groups(found, 4)[:, [3, 1]]
+        if not name.endswith((".k", ".v")):
+            expected = expected[:, :, [0, -1]]
+        torch.testing.assert_close(part[name], expected, atol=1e-6, rtol=1e-6)
+
+
+def test_narrowing_while_stepping_with_a_cache() -> None:
+    subject = make("mistral window")
+    model, ids = subject.model, subject.inputs["ids"]
     with torch.no_grad():
-        plain = model(ids, decoder_ids=target).logits
-        with record(model, "decoder.*.cross.weights") as seen:
-            heard = model(ids, decoder_ids=target).logits
-    assert list(seen) == [f"decoder.stack.blocks.{i}.cross.weights" for i in range(2)]
-    for values in seen.values():
-        assert values[0].shape == (2, 2, 5, 7)  # (batch, head, target, source)
-        torch.testing.assert_close(values[0].sum(-1), torch.ones(2, 2, 5))
-    torch.testing.assert_close(heard, plain)
+        with record(model, WEIGHTS) as at_once:
+            model(ids)
+        cache = model.new_cache()
+        with record(model, WEIGHTS, heads=[2], queries=[-1]) as steps:
+            for chunk in ids.split(3, dim=1):
+                model.step(chunk, cache)
+    for step, last in zip(steps[WEIGHTS], (2, 5, 6), strict=True):
+        expected = at_once[WEIGHTS][0][:, 2:3, last : last + 1, : last + 1]
+        torch.testing.assert_close(step, expected, atol=1e-6, rtol=1e-5)
 
 
-def test_hooks_are_gone_on_exit_also_after_an_error() -> None:
-    model = build(decoder(SIZE, "modern", vocab=40, context=32))
-    with pytest.raises(RuntimeError), record(model, "*"):
-        raise RuntimeError
-    assert not any(tap.listening for tap in model.modules() if isinstance(tap, Tap))
+def test_only_what_is_asked_for_is_worked_out(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = sys.modules["headway.inspect.record"]
+    worked_out, real = [], room.attention_weights
+
+    def spy(q: Tensor, k: Tensor, **more: object) -> tuple[Tensor, Tensor]:
+        worked_out.append((tuple(q.shape), tuple(k.shape)))
+        return real(q, k, **more)
+
+    monkeypatch.setattr(room, "attention_weights", spy)
+    monkeypatch.setattr("headway.layers.attention.attention_weights", lambda *_, **__: pytest.fail("the whole"))
+    whole(gpt2, "stack.blocks.1.attention.[sw]*", heads=[2], queries=[4])
+    assert worked_out == [((2, 1, 1, 6), (2, 1, 7, 6))]  # scores and weights from one go
 
 
-def test_a_name_that_is_not_there_gets_suggestions() -> None:
-    model = build(decoder(SIZE, "modern", vocab=40, context=32))
+def test_memory_is_bounded_before_it_is_taken(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = 2 * 4 * 7 * 7 * 4  # bytes of a layer's weights
+    assert len(whole(gpt2, "*.weights", limit=3 * one)) == 3
+    worked_out = []
+    room = sys.modules["headway.inspect.record"]
+    real = room.attention_weights
+    monkeypatch.setattr(room, "attention_weights", lambda *a, **k: worked_out.append(1) or real(*a, **k))
+    with pytest.raises(
+        InputError, match=rf"blocks\.2\.attention\.weights takes {one:,} bytes .* limit={3 * one - 1:,}"
+    ):
+        whole(gpt2, "*.weights", limit=3 * one - 1)
+    assert len(worked_out) == 2
+    assert listening(gpt2.model) == []
+    with pytest.raises(InputError, match=r"embedding\.sum takes"):
+        whole(gpt2, "embedding.sum", limit=10)
+
+
+def test_what_was_heard_of_a_cache_is_not_written_over() -> None:
+    subject = make("llama")
+    model, ids = subject.model, subject.inputs["ids"]
+    cache = model.new_cache(capacity=16)
+    with torch.no_grad(), record(model, "stack.blocks.0.attention.k") as seen:
+        model.step(ids, cache)
+        before = seen["stack.blocks.0.attention.k"][0].clone()
+        cache.truncate(2)
+        model.step(ids.flip(1), cache)
+    assert torch.equal(seen["stack.blocks.0.attention.k"][0], before)
+
+
+def test_hooks_are_gone_on_exit_also_after_an_error(gpt2: Subject) -> None:
+    with pytest.raises(ZeroDivisionError), record(gpt2.model, "*"):
+        assert listening(gpt2.model)
+        raise ZeroDivisionError
+    assert listening(gpt2.model) == []
+    assert not any(tap.listening for tap in gpt2.model.modules() if isinstance(tap, Tap))
+
+
+def test_a_name_that_is_not_there_gets_suggestions(gpt2: Subject) -> None:
     with (
         pytest.raises(InputError, match=r"stack\.blocks\.0\.attention\.weights"),
-        record(model, "stack.blocks.0.atention.weights"),
+        record(gpt2.model, "stack.blocks.0.atention.weights"),
     ):
+        pytest.fail("it went in")
+
+
+def test_a_name_that_never_fires_gets_suggestions() -> None:
+    subject = make("llama")  # its positions are rotary, so nothing passes there
+    with pytest.raises(InputError, match=r"'embedding.position' never fired.*close: .*embedding"):
+        whole(subject, ["embedding.sum", "embedding.position"])
+    whole(subject, "embedding.*")  # a pattern of which something fires
+    with pytest.raises(InputError, match="never fired"), record(subject.model, WEIGHTS):
         pass
 
 
-def test_the_recorded_weights_are_the_explicit_ones() -> None:
-    model = build(decoder(SIZE, "classic", vocab=40, context=32)).eval()
-    names = [f"stack.blocks.1.attention.{part}" for part in ("q", "k", "v", "weights", "z")]
-    with torch.no_grad(), record(model, names) as seen:
-        model(torch.randint(0, 40, (1, 6)))
-    q, k, v, weights, z = (seen[name][0] for name in names)
-    scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
-    torch.testing.assert_close(weights, scores.softmax(-1), atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(z, weights @ v, atol=1e-6, rtol=1e-5)
+@pytest.mark.parametrize(
+    ("names", "narrow", "message"),
+    [
+        ("*.weights", {"heads": [0, 4]}, r"heads 0 to 3, not 4"),
+        ("*.weights", {"heads": [-1]}, r"heads 0 to 3, not -1"),
+        ("*.weights", {"queries": [7]}, r"has 7 of them, so 7 is not there"),
+        ("*.stream", {"heads": [0]}, r"names none"),
+    ],
+)
+def test_narrowing_that_cannot_be(gpt2: Subject, names: str, narrow: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        whole(gpt2, names, **narrow)
+    assert listening(gpt2.model) == []
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    draw_alignment(np.eye(3), columns=["a", "$b", "\n"], rows=["x", "y", ""], path=tmp_path / "a.png", title="t")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("heads", [None, [1]])
+def test_a_recording_hears_what_an_intervention_put_in(gpt2: Subject, outside: bool, heads: list[int] | None) -> None:
+    put = torch.rand(2, 4, 7, 7).softmax(-1)
+    contexts = [record(gpt2.model, WEIGHTS, heads=heads), patch(gpt2.model, WEIGHTS, put)]
+    first, second = contexts if outside else contexts[::-1]
+    with torch.no_grad(), first as a, second as b:
+        gpt2.model(**gpt2.inputs)
+    seen = a if outside else b
+    assert len(seen[WEIGHTS]) == 1
+    torch.testing.assert_close(seen[WEIGHTS][0], put if heads is None else put[:, heads])
+    assert listening(gpt2.model) == []
+
+
+def test_the_recurrent_alignment_is_recorded_and_narrowed() -> None:
+    model = build(recurrent(Size(width=16, layers=1, heads=2), vocab=20, start_id=1)).eval()
+    inputs = {"ids": torch.randint(2, 20, (2, 6)), "decoder_ids": torch.randint(2, 20, (2, 4))}
+    everything = whole(Subject(model, inputs), "cross.weights")["cross.weights"]
+    assert everything.shape == (2, 1, 4, 6)
+    part = whole(Subject(model, inputs), "cross.weights", heads=[0], queries=[1])["cross.weights"]
+    assert torch.equal(part, everything[:, :, [1]])

@@ -1,0 +1,82 @@
+"""A small random model of every shape that is looked into, with the inputs it is called with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.families import find
+from headway.families.family import Keys
+from headway.models.build import build
+from headway.models.recipes import Size, decoder, encoder_decoder
+
+SIZES = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 40}
+GPT2 = {"model_type": "gpt2", "n_embd": 24, "n_head": 4, "n_layer": 3, "vocab_size": 31, "n_positions": 32}
+LLAMA = {"model_type": "llama", **SIZES, "vocab_size": 31, "rms_norm_eps": 1e-6, "num_key_value_heads": 2}
+BERT = {"model_type": "bert", **SIZES, "vocab_size": 31, "layer_norm_eps": 1e-12, "type_vocab_size": 2,
+        "max_position_embeddings": 32, "hidden_act": "gelu", "id2label": {"0": "a", "1": "b", "2": "c"}}  # fmt: skip
+T5 = {"model_type": "t5", "d_model": 24, "d_kv": 6, "num_heads": 4, "d_ff": 40, "num_layers": 2, "vocab_size": 31,
+      "num_decoder_layers": 3, "relative_attention_num_buckets": 8, "decoder_start_token_id": 0}  # fmt: skip
+BART = {"model_type": "bart", "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "vocab_size": 31,
+        "max_position_embeddings": 32, "decoder_start_token_id": 2}  # fmt: skip
+VIT = {"model_type": "vit", **SIZES, "image_size": 12, "patch_size": 4, "num_channels": 1, "qkv_bias": True,
+       "id2label": {"0": "a", "1": "b", "2": "c"}}  # fmt: skip
+
+FAMILIES: dict[str, tuple[dict[str, Any], str]] = {
+    "gpt2": (GPT2, "GPT2LMHeadModel"),
+    "gpt2 labels": (GPT2 | {"id2label": {"0": "a", "1": "b", "2": "c"}}, "GPT2ForSequenceClassification"),
+    "llama": (LLAMA, "LlamaForCausalLM"),
+    "mistral window": (LLAMA | {"model_type": "mistral", "sliding_window": 3}, "MistralForCausalLM"),
+    "qwen3": (LLAMA | {"model_type": "qwen3", "head_dim": 6}, "Qwen3ForCausalLM"),
+    "bert words": (BERT, "BertForMaskedLM"),
+    "bert pre-training": (BERT, "BertForPreTraining"),
+    "bert next sentence": (BERT, "BertForNextSentencePrediction"),
+    "bert labels": (BERT, "BertForSequenceClassification"),
+    "bert tags": (BERT, "BertForTokenClassification"),
+    "vit": (VIT, "ViTForImageClassification"),
+    "t5": (T5, "T5ForConditionalGeneration"),
+    "bart": (BART, "BartForConditionalGeneration"),
+}
+SIZE = Size(width=24, layers=2, heads=4, dropout=0.1)
+RECIPES = {
+    "modern decoder": decoder(SIZE, "modern", vocab=31, context=32),
+    "classic decoder": decoder(SIZE, "classic", vocab=31, context=32),
+    "modern encoder-decoder": encoder_decoder(SIZE, "modern", vocab=31, context=32, start_id=1),
+    "classic encoder-decoder": encoder_decoder(SIZE, "classic", vocab=31, context=32, start_id=1),
+}
+EVERY = [*FAMILIES, *RECIPES]
+SHAPES = ["gpt2", "llama", "mistral window", "qwen3", "bert words", "vit", "t5", "bart", "classic encoder-decoder"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    model: nn.Module
+    inputs: dict[str, Tensor]
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        return self.model(**self.inputs).logits
+
+
+def make(name: str) -> Subject:
+    torch.manual_seed(0)
+    if name in RECIPES:
+        config = RECIPES[name]
+    else:
+        keys, architecture = FAMILIES[name]
+        config = find(keys["model_type"]).read(Keys(keys), architecture)
+    model = build(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # nothing may hide behind a zero or a one
+            parameter.copy_(torch.randn_like(parameter) * 0.3 + (parameter if parameter.ndim == 1 else 0.0))
+    ids, mask = torch.randint(3, 31, (2, 7)), torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
+    match config.shape:
+        case "encoder-decoder":
+            return Subject(model, {"ids": ids, "mask": mask, "decoder_ids": torch.randint(3, 31, (2, 5))})
+        case "decoder":
+            return Subject(model, {"ids": ids, "mask": mask.flip(1)})
+    if name == "vit":
+        return Subject(model, {"inputs": torch.randn(2, 1, 12, 12)})
+    return Subject(model, {"inputs": ids, "mask": mask})

@@ -16,7 +16,7 @@ from pathlib import Path
 from headway.data.builtin import builtin
 from headway.data.images import image_parts
 from headway.data.lines import text as text_of
-from headway.data.read import Row, guess, read
+from headway.data.read import Row, Rows, guess, read
 from headway.data.split import bare_suffix, find_parts, held_out, inputs
 from headway.data.store import fingerprint
 from headway.errors import DataError
@@ -78,16 +78,28 @@ def open_files(
         train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding
     )
 
-    def rows(files: Sequence[Path]) -> Iterator[Row]:
-        return iter(read(list(files), fields=fields, columns=columns, encoding=encoding))
+    def rows(files: Sequence[Path]) -> Rows:
+        return read(list(files), fields=fields, columns=columns, encoding=encoding)
 
     if valid_files:
-        train, held = lambda: rows(train_files), lambda: rows(valid_files)
+        train: Walk = lambda: rows(train_files)  # noqa: E731
+        held: Walk = lambda: rows(valid_files)  # noqa: E731
     else:
-        train = lambda: (row for row in rows(train_files) if not held_out(row, share=HELD_OUT))  # noqa: E731
-        held = lambda: (row for row in rows(train_files) if held_out(row, share=HELD_OUT))  # noqa: E731
+        train = lambda: _Side(rows(train_files), out=False)  # noqa: E731
+        held = lambda: _Side(rows(train_files), out=True)  # noqa: E731
     test = lambda: rows(parts.test or train_files)  # noqa: E731
     return DataSet(", ".join(path.name for path in train_files), str(layout), mark, train, held, test)
+
+
+class _Side(Iterator[Row]):
+    """The rows that are held out, or those that are not; what the files hold beside rows is counted as `Rows` does."""
+
+    def __init__(self, rows: Rows, *, out: bool) -> None:
+        self.skipped = rows.skipped
+        self._rows = (row for row in rows if held_out(row, share=HELD_OUT) == out)
+
+    def __next__(self) -> Row:
+        return next(self._rows)
 
 
 def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
@@ -126,7 +138,7 @@ def _running(
         return DataSet(name, "running text", mark, whole, pieces(valid), asked)
     total = sum(len(row.fields["text"]) for row in whole())
     if not total:
-        raise DataError(f"{name}: there is no text in it")
+        raise DataError(f"{name}: there is no text in it; give a file that has some")
     keep = int(total * (1 - HELD_OUT))
     return DataSet(
         name,

@@ -28,7 +28,7 @@ def guess_file(
     """The layout of one file."""
     head = head_bytes(path, limits=limits)
     if not head.strip():
-        raise DataError(f"{path}: the file is empty.")
+        raise DataError(f"{path}: the file is empty; give one with examples in it.")
     refuse_old_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)
@@ -150,7 +150,7 @@ def _table(path: Path, fields: Sequence[str], *, layout: Layout, chosen: Mapping
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{path}:1: the header names {listing(repeated)} more than once.")
     if len(top) == header:
-        raise DataError(f"{path}: the file has a header ({listing(names)}) and no examples.")
+        raise DataError(f"{path}: the file has a header ({listing(names)}) and no examples; give it some.")
     sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
     mapping = assign(fields, names, sample=sample, chosen=chosen, where=str(path))
     return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding)
@@ -185,4 +185,4 @@ def _with(layout: Layout, *, mapping: Mapping[str, str], columns: Sequence[str])
 
 
 def _no_examples(path: Path) -> DataError:
-    return DataError(f"{path}: the file holds no examples, only blank lines.")
+    return DataError(f"{path}: the file holds no examples; give one that does.")

@@ -85,7 +85,7 @@ def test_int8_is_written_out_when_floats_are_wanted(pair, tmp_path: Path):
     again = headway.load(tmp_path / "fp32")
     assert again.weights == "fp32" and "quantization_config" not in again.foreign
     torch.testing.assert_close(
-        again.logits(**inputs_for(pair)), headway.load(tmp_path / "int8").logits(**inputs_for(pair)), atol=1e-4, rtol=0
+        again.logits(**inputs_for(pair)), headway.load(tmp_path / "int8").logits(**inputs_for(pair)), atol=1e-3, rtol=0
     )
 
 

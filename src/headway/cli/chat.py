@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import Model, say
+from headway.cli.options import Model, Weights, say
 from headway.cli.using import note_unfinished
 from headway.cli.writing import writes
 from headway.errors import HeadwayError
@@ -20,6 +20,7 @@ HELP = "/reset begins anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer"
 @writes
 def chat(
     model: Model,
+    weights: Weights = None,
     system: Annotated[str | None, typer.Option(help="What the model is told before the conversation.")] = None,
     *,
     writing: dict[str, Any],
@@ -30,7 +31,7 @@ def chat(
 
     note_unfinished(model)
     person = sys.stdin.isatty()
-    conversation = Conversation(load(model), system=system, tell=note, **writing)
+    conversation = Conversation(load(model, weights=weights), system=system, tell=note, **writing)
     if conversation.tokenizer.chat_template is None:
         note("this model brings no chat template: it is shown lines such as «User: …», and may not know what they mean")
     if person:

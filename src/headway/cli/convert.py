@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Model, say
+from headway.cli.options import AsJson, Model, Weights, say
 
 TYPES = "int8, bf16, fp16 or fp32"
 
@@ -44,7 +44,7 @@ def bench(
         int | None, typer.Option(help="Length of the prompt, or of each text (default: 512, if the model has room).")
     ] = None,
     new_tokens: Annotated[int | None, typer.Option(help="Tokens to write (default: 128, if there is room).")] = None,
-    weights: Annotated[str | None, typer.Option(help=f"Use the weights as {TYPES} (default: as they are).")] = None,
+    weights: Weights = None,
     threads: Annotated[
         int | None, typer.Option(help="Processor threads (default: as many as there are cores).")
     ] = None,

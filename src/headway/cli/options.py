@@ -19,6 +19,9 @@ Data = Annotated[
         metavar="[DATA]", help="A file or folder; two parallel files for translate. None: the built-in data."
     ),
 ]
+Weights = Annotated[
+    str | None, typer.Option("--weights", help="Use the weights as int8, bf16, fp16 or fp32 (default: as they are).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
 

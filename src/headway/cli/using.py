@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Data, Model, reads_data, say
+from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say
 from headway.cli.writing import writes
 
 T = TypeVar("T")
@@ -31,16 +31,18 @@ def evaluate(
     model: Model,
     data: Data = None,
     beams: Annotated[int | None, typer.Option(help="Beam width, for tasks that search.")] = None,
+    weights: Weights = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
 ) -> None:
     """Score MODEL on DATA with the field's own metrics."""
     from headway import jobs
+    from headway.bundle import load
 
     note_unfinished(model)
     options: dict[str, Any] = {"beams": beams} if beams else {}
-    scores = jobs.evaluate(model, data, **reading, **options)
+    scores = jobs.evaluate(load(model, weights=weights), data, **reading, **options)
     if as_json:
         say(json.dumps(scores))
     else:
@@ -67,6 +69,7 @@ def run(
     diversity_penalty: Annotated[float | None, typer.Option(help="With groups: how much they differ.")] = None,
     n: Annotated[int | None, typer.Option(help="Answers for each input.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Every answer begins with this text.")] = None,
+    weights: Weights = None,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="With --json: each token's log-probability.")] = False,
     as_json: AsJson = False,
     *,
@@ -95,7 +98,7 @@ def run(
         if sys.stdin.isatty():
             typer.echo("one input a line; Ctrl-D ends them", err=True)
         texts = [line.rstrip("\n") for line in sys.stdin]
-    bundle = load(model)
+    bundle = load(model, weights=weights)
     speaks = jobs.speaks(bundle)
     if speaks:
         options["details"] = True

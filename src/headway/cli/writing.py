@@ -30,6 +30,9 @@ WRITING: dict[str, Any] = {
     "json_schema": Annotated[
         Path | None, typer.Option(metavar="FILE", help="The answer is JSON, valid for the schema in this file.")
     ],
+    "speculate": Annotated[
+        bool | None, typer.Option("--speculate/--no-speculate", help="Guess at what repeats itself: the same, sooner.")
+    ],
     "overflow": Annotated[
         str | None,
         typer.Option(metavar="error|window", help="When the context is full: stop, or forget what is old."),

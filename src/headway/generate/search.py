@@ -15,7 +15,7 @@ from headway.generate.outputs import Hypothesis, OnToken
 from headway.generate.reader import Reader
 from headway.generate.sample import sample
 from headway.generate.settings import GenerationSettings
-from headway.generate.start import Model, Sources, start
+from headway.generate.start import Model, Prefixes, Sources, start
 from headway.preprocess.text import Tokenizer
 
 
@@ -28,12 +28,14 @@ def generate(
     sources: Sources | None = None,
     tokenizer: Tokenizer | None = None,
     on_token: OnToken | None = None,
+    prefixes: Prefixes | None = None,
 ) -> list[list[Hypothesis]]:
     """`settings.n` answers to each prompt: samples in their order, beams best first.
 
     An encoder-decoder takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and is needed
     for stop texts and constraints. Requests are one batch, yet each answer is what it would be alone (a sampled one:
-    with its seed, which is its own of settings.seed, or settings.seed + its place).
+    with its seed, which is its own of settings.seed, or settings.seed + its place). `prefixes` spare a single request
+    the reading of what an earlier one began with too.
     """
     settings = settings or GenerationSettings()
     if settings.stop and tokenizer is None:
@@ -50,7 +52,11 @@ def generate(
     readers = [Reader(settings, tokenizer, grammar, prompt=prompt if sources is None else ()) for prompt in prompts]
     penalty = settings.coverage_penalty
     with Coverage(model, sources, penalty=penalty) if penalty else nullcontext() as coverage:
-        batch = start(model, prompts, settings, sources=sources)
+        batch = start(model, prompts, settings, sources=sources, prefixes=prefixes)
         if settings.beams > 1:
-            return beam_search(batch, settings, readers=readers, coverage=coverage)
-    return sample(batch, settings, readers=readers, on_token=on_token)
+            found = beam_search(batch, settings, readers=readers, coverage=coverage)
+        else:
+            found = sample(batch, settings, readers=readers, on_token=on_token)
+    if prefixes is not None and len(prompts) == 1 and batch.window is None:
+        prefixes.keep(model, batch.ids[0].tolist(), batch.cache)
+    return found

@@ -58,6 +58,7 @@ class GenerationSettings:
     json_schema: str | None = None  # the answer is JSON, and valid for this schema (a text, or the schema itself)
 
     logprobs: bool = False
+    speculate: bool = True  # one row: guess at what repeats itself, for speed (see headway.generate.speculate)
     overflow: Literal["error", "window"] = "error"
 
     def __post_init__(self) -> None:
@@ -75,8 +76,9 @@ class GenerationSettings:
             _whole("seed", seed, low=0, high=2**63)
         if self.regex is not None and not isinstance(self.regex, str):
             raise ConfigError(f"regex is {self.regex!r}: it must be a text")
-        if not isinstance(self.logprobs, bool):
-            raise ConfigError(f"logprobs is {self.logprobs!r}: it must be true or false")
+        for name in ("logprobs", "speculate"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}: it must be true or false")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise ConfigError(f"early_stopping is {self.early_stopping!r}: it must be true, false or 'never'")
         if self.overflow not in ("error", "window"):

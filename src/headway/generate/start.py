@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.generate.settings import GenerationSettings
+from headway.generate.speculate import Lookahead, exact
 from headway.generate.window import left_out, seen
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
@@ -42,20 +43,42 @@ class Answers(Protocol):
     def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> Cache: ...
 
 
+class Prefixes(Protocol):
+    """Remembers what past requests began with."""
+
+    def recall(self, model: Any, ids: Sequence[int], cache: object) -> int:
+        """Fills an empty cache with what is known of the beginning of `ids`; how many of them."""
+
+    def keep(self, model: Any, ids: Sequence[int], cache: object) -> None: ...
+
+
 class Batch:
     """Rows being written: the cache, the ids so far, and the scores of what may come next. With a `window`, a row that
-    outgrows so many tokens is read again, shortened."""
+    outgrows so many tokens is read again, shortened. With `room`, a row that is alone may look ahead as far as that,
+    guessing by what it has written and by `grounds`."""
 
     def __init__(
-        self, model: Model, cache: Cache, *, ids: Tensor, mask: Tensor | None, prompt: int, window: int | None = None
+        self,
+        model: Model,
+        cache: Cache,
+        *,
+        ids: Tensor,
+        mask: Tensor | None,
+        prompt: int,
+        known: int = 0,
+        window: int | None = None,
+        room: int = 0,
+        grounds: Sequence[int] = (),
     ):
         self.model, self.cache, self.prompt, self.window = model, cache, prompt, window
+        self.room, self.grounds = room, grounds
+        self._ahead: Lookahead | None = None
         self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
         self.lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
         if window is not None and max(self.lengths) > window:
             self._read_again()
         else:
-            self.logits = model.step(ids, cache, mask=mask).float()  # (row, vocab)
+            self.logits = model.step(ids[:, known:], cache, mask=mask).float()  # (row, vocab)
 
     def repeat(self, times: int) -> None:
         """Each row `times` times over, side by side, before anything is written."""
@@ -73,7 +96,16 @@ class Batch:
         ):
             self._read_again()
         else:
-            self.logits = self.model.step(tokens[:, None], self.cache).float()
+            self.logits = self._next(tokens).float()
+
+    def _next(self, tokens: Tensor) -> Tensor:
+        if len(tokens) > 1 or not self.room:
+            return self.model.step(tokens[:, None], self.cache)
+        if self._ahead is None:
+            seen = [*self.grounds, -1, *self.ids[0, -self.lengths[0] : -1].tolist()]
+            cache: Any = self.cache
+            self._ahead = Lookahead(self.model, cache, seen=seen, room=self.room, device=tokens.device)
+        return self._ahead.step(int(tokens[0]))
 
     def _select(self, rows: list[int]) -> None:
         if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
@@ -95,7 +127,12 @@ class Batch:
 
 
 def start(
-    model: Model, prompts: Sequence[Sequence[int]], settings: GenerationSettings, *, sources: Sources | None
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    settings: GenerationSettings,
+    *,
+    sources: Sources | None,
+    prefixes: Prefixes | None = None,
 ) -> Batch:
     """Reads sources and prompts, each once however many answers are wanted."""
     check(model, prompts, settings, sources=sources)
@@ -111,7 +148,24 @@ def start(
         assert isinstance(model, Answers)
         read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
         cache = model.start(read, mask=read_mask, capacity=capacity)
-    return Batch(model, cache, ids=ids, mask=mask, prompt=ids.shape[1] - len(settings.prefix), window=window)
+    alone = len(prompts) == 1 and window is None
+    guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)
+    return Batch(
+        model,
+        cache,
+        ids=ids,
+        mask=mask,
+        prompt=ids.shape[1] - len(settings.prefix),
+        known=prefixes.recall(model, begun[0], cache) if prefixes is not None and alone else 0,
+        window=window,
+        room=capacity if guesses else 0,
+        grounds=sources[0] if alone and not isinstance(sources, Tensor | None) and shares_tokens(model) else (),
+    )
+
+
+def shares_tokens(model: Model) -> bool:
+    """Whether a source's ids mean the same in its answer."""
+    return getattr(model.config, "shared_embedding", False)
 
 
 def padded(rows: Sequence[Sequence[int]], *, device: torch.device, left: bool = False) -> tuple[Tensor, Tensor | None]:

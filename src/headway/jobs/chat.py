@@ -29,6 +29,7 @@ class Conversation:
         self, bundle: Bundle, *, system: str | None = None, tell: Callable[[str], None] = print, **options: Any
     ) -> None:
         self.model, self.tokenizer = speaker(bundle)
+        self.prefixes = bundle.prefixes
         self.tell = tell
         self.context = context_of(self.model)
         self.window = options.get("overflow") == "window"
@@ -60,7 +61,8 @@ class Conversation:
                     on_text(shown)
 
         try:
-            generate(self.model, [ids], self._settings(len(ids)), tokenizer=self.tokenizer, on_token=hear)
+            settings = self._settings(len(ids))
+            generate(self.model, [ids], settings, tokenizer=self.tokenizer, on_token=hear, prefixes=self.prefixes)
         except KeyboardInterrupt:
             self.tell("interrupted")
         answer = "".join(heard).rstrip()

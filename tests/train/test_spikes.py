@@ -25,11 +25,16 @@ def test_what_is_no_spike():
     assert usual(Spikes(20, clip=0.0)).judge(100.0) is not None  # no clipping at all: more reason to
 
 
+def test_a_batch_that_still_teaches_is_no_spike():
+    spikes = Spikes(20, clip=1.0)
+    for number in range(RECENT):  # nearly everything is known by heart
+        spikes.judge(3.0 if number == 50 else 0.02)
+    assert spikes.judge(5.0) is None  # 250 times the median, but not twice what has been seen
+
+
 def test_two_in_a_row_are_no_longer_a_single_batch():
     spikes = usual(Spikes(20, clip=1.0))
-    taken = [spikes.judge(100.0) is None for _ in range(RECENT)]
-    assert taken[:4] == [False, True, False, True]
-    assert all(taken[RECENT // 2 + 1 :])  # by then it is the usual
+    assert [spikes.judge(100.0) is None for _ in range(RECENT)] == [False] + [True] * (RECENT - 1)
 
 
 def test_nothing_learnt_is_no_measure():

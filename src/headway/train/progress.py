@@ -14,7 +14,7 @@ class ProgressLine(Callback):
     """A callback of `fit` that shows step, loss, score, speed, learning rate and the time left."""
 
     def __init__(self, *, unit: str = "examples", score: str | None = None, every: float = 10.0) -> None:
-        self.console = Console(highlight=False)
+        self.console = Console(highlight=False, markup=False)  # "[x]" in a warning is text
         self.unit = unit
         self.score = score
         self.every = every

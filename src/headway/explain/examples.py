@@ -251,7 +251,7 @@ def _told(
         title=title,
         model=story.Model("worked example", "by hand", "encoder"),
         sequences={
-            name: story.Sequence(label, [story.Token(word, number) for number, word in enumerate(words)])
+            name: story.Sequence(label, [story.Token(" " * bool(n) + word, n) for n, word in enumerate(words)])
             for name, (label, words) in sequences.items()
         },
         attention=attention,

@@ -17,7 +17,8 @@ from headway.inspect.importance import Score, head_importance, logit
 from headway.inspect.intervene import ablate
 from headway.inspect.lens import logit_lens
 
-ABLATED = 64  # heads that are taken out one by one; of more, those with the largest gradients
+WORK = 600_000_000  # parameters times passes: how many heads are taken out one by one …
+FEWEST = 12  # … but at least these; of more heads, those with the largest gradients
 GUESSES = 3
 
 Inputs = Mapping[str, Tensor]
@@ -63,6 +64,7 @@ def lens(model: nn.Module, inputs: Inputs, names: Names) -> list[story.LensLayer
 
 def heads(model: nn.Module, inputs: Inputs, asked: Question) -> list[story.HeadScore]:
     """The head whose absence changes the score most comes first."""
+    most = max(FEWEST, WORK // sum(parameter.numel() for parameter in model.parameters()))
     score = logit(asked.token, position=asked.position)
     ranked = head_importance(model, inputs, score, method="gradient")
     with torch.no_grad():
@@ -75,7 +77,7 @@ def heads(model: nn.Module, inputs: Inputs, asked: Question) -> list[story.HeadS
             change=short(whole - _without(model, inputs, score, part=row.part, head=row.head)),
             gradient=short(row.change),
         )
-        for row in ranked[:ABLATED]
+        for row in ranked[:most]
     ]
     return sorted(found, key=lambda row: -abs(row.change))
 

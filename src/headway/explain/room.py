@@ -3,14 +3,16 @@ of as many layers as still do, spread from the first to the last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import InputError
 from headway.explain.pieces import ADVICE
 from headway.explain.walk import Place
 
-ROOM = 3_700_000  # bytes of arrays; the rest of the 5 MB is for the words and the page itself
+PAGE = 4_800_000  # bytes
+FRAME = 250_000  # of the page itself, of a model's facts, of the steps it goes on for
+WORD = 50  # of a candidate: its text, its id, its score
 LONGEST = 512  # tokens, whatever the room
 NUMBER, FRACTION = 4 * 4 / 3, 2 * 4 / 3  # bytes of one number in base64: a float32, a fraction
 
@@ -49,22 +51,28 @@ class Needs:
     def embedding(self) -> float:
         return sum(3 * NUMBER * self.lengths[name] * width for name, width in self.widths.items())
 
+    def words(self) -> float:
+        """What each layer would say, three guesses a token, and ten candidates a token at the end."""
+        layers = 2 + max((place.layer for place in self.places), default=-1)
+        return WORD * max(self.lengths.values()) * (3 * layers + 10)
+
     def _sized(self, layers: set[int]) -> list[tuple[Place, int, int]]:
         return [(p, self.lengths[p.side.sequence], self.lengths[p.keys]) for p in self.places if p.layer in layers]
 
 
-def keep(needs: Needs, layers: Sequence[int] | None, *, room: int = ROOM) -> Kept:
+def keep(needs: Needs, layers: Sequence[int] | None, *, page: int = PAGE) -> Kept:
     """`layers` are those asked for; they are kept in full, or refused."""
+    room = page - FRAME - needs.words()
     count = 1 + max((place.layer for place in needs.places), default=-1)
     asked = _asked(layers, count)
     order = [*asked, *(layer for layer in _spread(count) if layer not in asked)]
     first = asked or order[:1]
-    _fits_a_page(needs, order[:1], room)
+    _fits_a_page(needs, order[:1], page)
     full = sum(map(needs.vectors, first))
     rounded = needs.weights(order, rounded=False) + full + needs.embedding() > room
     left = room - needs.weights(first, rounded=rounded)
     if asked and full > left:
-        raise InputError(f"layers {_listed(asked)} of this input do not fit on one page in full; ask for fewer")
+        raise InputError(f"{_listed(asked)} of this input do not fit on one page in full; ask for fewer, or less text")
     vectors = set(first) if full <= left else set()
     left -= full if vectors else 0
     embedding = needs.embedding() <= left
@@ -99,28 +107,28 @@ def _spread(count: int) -> list[int]:
     return list(dict.fromkeys(order))
 
 
-def _fits_a_page(needs: Needs, layer: Sequence[int], room: int) -> None:
+def _fits_a_page(needs: Needs, layer: Sequence[int], page: int) -> None:
+    """At the very least the weights of one layer."""
+
+    def size(most: int) -> float:
+        cut = Needs(needs.places, {name: min(length, most) for name, length in needs.lengths.items()}, {})
+        return FRAME + cut.words() + cut.weights(layer, rounded=True)
+
     longest = max(needs.lengths.values())
     most = min(longest, LONGEST)
-    while most > 1 and Needs(needs.places, _at_most(needs, most), {}).weights(layer, rounded=True) > room:
+    while most > 1 and size(most) > page:
         most -= 1
     if most < longest:
         raise InputError(f"{longest:,} tokens are too many for one page, which holds {most} of this model's; {ADVICE}")
 
 
-def _at_most(needs: Needs, most: int) -> dict[str, int]:
-    return {name: min(length, most) for name, length in needs.lengths.items()}
-
-
 def _note(count: int, weights: set[int], vectors: set[int], *, embedding: bool, rounded: bool) -> list[str]:
     out = []
     if len(vectors) < count:
-        kept = f"Queries, keys and values are kept of layers {_listed(vectors)} of {count}" if vectors else (
-            "The text is too long for queries, keys and values to be kept"
-        )  # fmt: skip
-        out.append(f"{kept}; choose others with --layers.")
+        kept = f"kept of {_listed(vectors)} of {count}; choose others with --layers" if vectors else "left out"
+        out.append(f"Queries, keys and values are {kept}.")
     if len(weights) < count:
-        out.append(f"Attention weights are kept of layers {_listed(weights)} of {count}.")
+        out.append(f"Attention weights are kept of {_listed(weights)} of {count}.")
     if rounded:
         out.append("Attention weights are rounded to five digits, to save room.")
     if not embedding:
@@ -128,5 +136,5 @@ def _note(count: int, weights: set[int], vectors: set[int], *, embedding: bool, 
     return out
 
 
-def _listed(layers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(layers)))
+def _listed(layers: Collection[int]) -> str:
+    return ("layer " if len(set(layers)) == 1 else "layers ") + ", ".join(map(str, sorted(layers)))

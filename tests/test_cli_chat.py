@@ -8,24 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import untrained
 from typer.testing import CliRunner, Result
 
 import headway
-from headway import jobs
 from headway.bundle import Bundle
 from headway.cli import app
 from headway.errors import HeadwayError, InputError
 from headway.jobs.chat import Conversation
 
-SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "task.vocab": 300}
 GREEDY = ["--temperature", "0", "--max-new-tokens", "8"]
 
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("generate") / "run"
-    jobs.train("generate", out=folder, steps=2, settings={**SMALL, "batch": 4, "task.context": 128})
-    return folder
+    return untrained.writer(tmp_path_factory.mktemp("writer"))
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +114,8 @@ def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
 
 
 def test_models_that_cannot_chat_say_so(tmp_path: Path) -> None:
-    jobs.train("classify", out=tmp_path / "run", steps=1, settings=SMALL)
     with pytest.raises(InputError, match="chat needs a model that goes on with a text"):
-        chat(tmp_path / "run", input="hello\n")
+        chat(untrained.translator(tmp_path), input="hello\n")
 
 
 def test_a_real_process_ends_with_its_input(writer: Path) -> None:

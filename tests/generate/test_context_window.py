@@ -10,7 +10,7 @@ from headway.errors import ConfigError, InputError
 from headway.generate import GenerationSettings, generate
 from headway.generate.window import left_out, seen, sinks
 
-WINDOW = GenerationSettings(max_new_tokens=120, overflow="window")  # the models here have contexts of 64 and 32
+WINDOW = GenerationSettings(max_new_tokens=70, overflow="window")  # the models here have contexts of 64 and 32
 
 
 def by_hand(model, prompt: list[int], count: int) -> list[int]:
@@ -46,7 +46,7 @@ def test_greedy_is_the_plain_recomputation(pair_of, family, length):
     model = pair_of(family).model
     prompt = torch.randint(0, 40, (length,)).tolist()
     [[answer]] = generate(model, [prompt], WINDOW)
-    assert answer.ids == by_hand(model, prompt, 120)
+    assert answer.ids == by_hand(model, prompt, 70)
 
 
 def test_any_company_and_beams(llama):

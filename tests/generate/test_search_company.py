@@ -65,7 +65,7 @@ def test_trust_41_cached_is_recomputed(request, family, mode):
 
 @pytest.mark.parametrize("family", DECODERS)
 def test_trust_41_logits_are_those_of_one_reading(pair_of, family):
-    """Step by step, in chunks, with padding left and right, in a batch and alone: to 1e-5."""
+    """Step by step, in chunks, with padding left and right, in a batch and alone: to 1e-5 of the largest score."""
     model, length = pair_of(family).model, 12
     ids = torch.randint(0, 40, (3, length))
     lengths = torch.tensor([12, 7, 4])[:, None]
@@ -86,7 +86,7 @@ def test_trust_41_logits_are_those_of_one_reading(pair_of, family):
     for row, want in enumerate(alone):
         n = len(want)
         for got in (right[row, :n], left[row, length - n :], *(piece[row, length - n :] for piece in pieces)):
-            torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
+            assert (got - want).abs().max() <= 1e-5 * want.abs().max()
 
 
 @pytest.mark.parametrize("family", DECODERS)

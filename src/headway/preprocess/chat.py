@@ -19,7 +19,8 @@ from headway.preprocess.text import CONTROL, Tokenizer
 
 ROLES = ("system", "user", "assistant")
 MARK = "\ufdd0"  # no character, by the Unicode standard, so it stands in no text
-SECONDS = 5.0
+SECONDS = 3  # on the processor
+PATIENCE = 20  # times as long, for a processor that is busy with others
 MOST = 4 * 2**20  # characters
 
 PLAIN = (  # for models that come without a template
@@ -77,14 +78,17 @@ def check(messages: Sequence[Message]) -> None:
             raise InputError(f"message {number}: a system message stands at the beginning only")
 
 
-def render(template: str, names: Mapping[str, Any], *, seconds: float = SECONDS, most: int = MOST) -> str:
+def render(template: str, names: Mapping[str, Any], *, seconds: int = SECONDS, most: int = MOST) -> str:
     """In a process of its own: whatever a template does, it ends in time and touches nothing."""
-    asked = json.dumps({"template": template, "names": dict(names), "most": most})
+    asked = json.dumps({"template": template, "names": dict(names), "seconds": seconds, "most": most})
     command = [sys.executable, "-I", str(Path(__file__).with_name("chat_sandbox.py"))]
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=seconds * PATIENCE)
+        ended = done.returncode >= 0
     except subprocess.TimeoutExpired:
-        raise CheckpointError(f"the model's chat template did not end within {seconds:g} s; is it damaged?") from None
+        ended = False
+    if not ended:
+        raise CheckpointError(f"the model's chat template was not rendered within {seconds} s; is it damaged?")
     try:
         answer = json.loads(done.stdout)
     except ValueError:

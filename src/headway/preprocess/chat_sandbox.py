@@ -2,9 +2,9 @@
 JSON object on standard input and writes one on standard output.
 
 A template comes with a model, from anywhere. Jinja's sandbox keeps it from attributes and calls that lead out of it;
-the limits of the process keep it from filling the memory; whoever started the process ends it when it takes too long.
-It knows the names that published templates use: `messages`, `bos_token`, `eos_token`, `add_generation_prompt`,
-`raise_exception`, `strftime_now`, the filter `tojson` and the tag `generation`.
+the limits of the process keep it from filling the memory and from going on for ever. It knows the names that published
+templates use: `messages`, `bos_token`, `eos_token`, `add_generation_prompt`, `raise_exception`, `strftime_now`, the
+filter `tojson` and the tag `generation`.
 """
 
 import datetime
@@ -50,18 +50,20 @@ def render(template: str, names: dict[str, Any]) -> str:
     return environment.from_string(template).render(**names)
 
 
-def limit() -> None:
+def limit(seconds: int) -> None:
+    """Memory, time on the processor (however busy it is with others), and no file may be written."""
     try:
         import resource
-    except ImportError:  # Windows has no such limits; the time limit is left
+    except ImportError:  # Windows has no such limits; whoever waits for the process ends it
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def main() -> None:
     asked = json.load(sys.stdin)
-    limit()
+    limit(asked["seconds"])
     try:
         text = render(asked["template"], asked["names"])
         too_long = len(text) > asked["most"]

@@ -1,0 +1,41 @@
+"""Model folders as training leaves them, with random weights: made in no time."""
+
+from pathlib import Path
+
+import torch
+
+from headway.bundle import Bundle
+from headway.models.build import build
+from headway.models.recipes import Size
+from headway.preprocess.text import Tokenizer
+from headway.tasks.embed import Embed
+from headway.tasks.generate import Generate
+from headway.tasks.task import Task
+from headway.tasks.translate import Translate
+
+TEXTS = ["The import statement, on the 3rd of May 1998: 0123456789 - User: hello Assistant: hello"] * 3
+SMALL = Size(width=32, layers=1, heads=2)
+
+
+def writer(folder: Path) -> Path:
+    return _saved(Generate(Tokenizer.train(TEXTS, kind="bpe", size=300), context=128), folder)
+
+
+def translator(folder: Path) -> Path:
+    tokenizer = Tokenizer.train(TEXTS, kind="bpe", size=300)
+    assert tokenizer.bos_id is not None
+    return _saved(Translate(tokenizer, start_id=tokenizer.bos_id, target_limit=40), folder)
+
+
+def embedder(folder: Path) -> Path:
+    return _saved(Embed(Tokenizer.train(TEXTS, kind="wordpiece", size=80)), folder)
+
+
+def _saved(task: Task, folder: Path) -> Path:
+    torch.manual_seed(0)
+    config = task.config(SMALL, "modern")
+    model = build(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)  # opinions
+    return Bundle(model, "headway", config, task.tokenizer, task=task).save(folder)

@@ -71,9 +71,10 @@ bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nan
 	$(RUN) -m benchmarks.load
 	$(RUN) -m benchmarks.shakespeare $(REAL)/data/tinyshakespeare/input.txt $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(RUN) -m benchmarks.finetune $(REAL)/data
+	$(RUN) -m benchmarks.page
 
 bench-peers: install  ## what `make bench` compares with, besides the developer tools
-	$(PIP_INSTALL) accelerate
+	$(PIP_INSTALL) accelerate bertviz
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

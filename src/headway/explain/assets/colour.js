@@ -47,9 +47,8 @@ function tint(node, kind, value, most) {
   return node;
 }
 
-function legend(kind, most) {
+function legend(kind, most, name = kind === "weight" ? "weight" : "value") {
   const ticks = kind === "weight" ? [0, 0.05, 0.25, 0.5, 1].map((part) => part * most) : [-most, 0, most];
   const marks = ticks.map((value) => el("span", {}, tint(el("i"), kind, value, most), number(value, 2)));
-  const name = kind === "weight" ? "weight" : "value";
   return el("div", { class: "legend", "aria-hidden": "true" }, el("b", { text: name }), marks);
 }

@@ -21,16 +21,17 @@ function oneEmbedding(body, embedding) {
   let redraw = null;
   if (position.angles) redraw = dials(body, tensor(position.angles), sequence);
   if (position.kind === "relative" || position.kind === "alibi") redraw = distances(body);
-  const plain =
-    values &&
-    difference(
-      result.values,
-      token.values.map((value, i) => value + values.values[i]),
-    ) < 1e-3;
-  body.append(...prose(values ? (plain ? WORDS.summed : WORDS.summedAndMore) : WORDS.entering));
-  const sums = (i, j) => `${number(token.at(i, j))} + ${number(values.at(i, j))}${plain ? "" : ", and more,"}`;
+  if (!values && difference(result.values, token.values) < 1e-6) {
+    body.append(...prose(WORDS.untouched));
+    return redraw;
+  }
+  const summed = token.values.map((value, i) => value + (values?.values[i] ?? 0));
+  const plain = difference(result.values, summed) < 1e-3;
+  const note = (i, j) =>
+    `${number(token.at(i, j))} + ${number(values.at(i, j))}${plain ? "" : ", and more,"} = ${number(result.at(i, j))}`;
   body.append(
-    strip("input of the first layer", result, values && ((i, j) => `${sums(i, j)} = ${number(result.at(i, j))}`)),
+    ...prose(plain ? WORDS.summed : WORDS.summedAndMore),
+    strip("input of the first layer", result, values && note),
   );
   return redraw;
 }

@@ -80,10 +80,11 @@ function oneHead(body) {
   const weights = weightsOf();
   const mask = tensor(attention.mask);
   const name = `${layerName(attention)}, head ${chosen.head}`;
+  const paired = Math.max(asks.length, looked.length) <= 16;
   const map = heatMap({
     ...{ name: "weights", index: (i, j) => [chosen.head, i, j], shape: attention.weights.shape, matrix: weights },
     ...{ rows: asks, columns: looked, rowWord: "looks", kind: "weight", most: 1, label: `weights of ${name}` },
-    ...{ cell: squareCell(body, looked.length), square: true, hidden: (i, j) => !mask.at(i, j) },
+    ...{ cell: squareCell(body, looked.length, paired ? 2 : 1), square: true, hidden: (i, j) => !mask.at(i, j) },
     pick: (query, key) => choose({ query, key }),
   });
   map.choose(chosen.query, chosen.key);
@@ -97,12 +98,14 @@ function oneHead(body) {
       class: "prose",
       text: `Of its weight on this text: ${habit(weights, attention)} (means over the rows).`,
     }),
-    figure("weights", caption, map, legend("weight", 1)),
+    el(
+      "div",
+      { class: paired ? "pair" : null },
+      figure("weights", caption, map, legend("weight", 1)),
+      figure("lines", WORDS.lines, lines(asks, looked, weights)),
+    ),
     image && figure("on the picture", "what the chosen token looks at; dark is no weight", picture(image, patches)),
     attention.kind !== "self" && alignment(body, attention, asks, looked),
-    heading("The same head as lines"),
-    ...prose(WORDS.lines),
-    lines(asks, looked, weights),
   ];
 }
 

@@ -67,13 +67,15 @@ function heatMap(options) {
     showTip(lines(at), x, y);
   };
 
-  canvas.addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const box = canvas.getBoundingClientRect();
     const row = Math.floor(((event.clientY - box.top) / box.height) * height);
     const column = Math.floor(((event.clientX - box.left) / box.width) * width);
     if (row < 0 || column < 0 || row >= height || column >= width) return;
     look([row, column], event.clientX, event.clientY);
-  });
+  };
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
   canvas.addEventListener("pointerleave", () => {
     cursor.hidden = true;
     hideTip();
@@ -131,7 +133,7 @@ function paint(canvas, matrix, kind, most, hidden = null) {
 const rowHeight = (count) => (count <= 16 ? 20 : count <= 32 ? 14 : count <= 64 ? 8 : count <= 128 ? 5 : 3);
 
 // Cells of a token × token map: as large as the place allows, no larger than is pleasant.
-function squareCell(place, columns) {
-  const room = Math.max(200, place.clientWidth - 90);
+function squareCell(place, columns, shares = 1) {
+  const room = Math.max(200, place.clientWidth / (place.clientWidth > 700 ? shares : 1) - 120);
   return Math.max(1, Math.min(34, Math.floor(room / columns)));
 }

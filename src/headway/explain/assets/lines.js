@@ -43,7 +43,7 @@ function lines(asks, looked, weights) {
     pen.strokeStyle = getComputedStyle(canvas).color;
     const stroke = (query, key, weight, strong) => {
       const [from, to] = [(query + 0.5) * each, (key + 0.5) * each];
-      pen.globalAlpha = strong ? 0.25 + 0.75 * weight : 0.3 * weight;
+      pen.globalAlpha = strong ? 0.4 + 0.6 * weight : 0.1 + 0.35 * weight;
       pen.lineWidth = strong ? 1 + 5 * weight : 0.6 + 2 * weight;
       pen.beginPath();
       pen.moveTo(2, from);

@@ -31,6 +31,14 @@ function firstChoice() {
   choose({ layer, head, query: attention.causal ? count - 1 : Math.floor(count / 2) });
 }
 
+// The key that the chosen query looks at most; another token than itself, where it looks at one.
+function mostLookedAt() {
+  const attention = current();
+  const row = Array.from(weightsOf().of(chosen.query).values);
+  const others = row.map((weight, key) => (attention.queries === attention.keys && key === chosen.query ? 0 : weight));
+  return largest(others.some((weight) => weight > 0) ? others : row);
+}
+
 // Changes the choice. A new layer, head or query is compared first with the key that it looks at most.
 function choose(change) {
   Object.assign(chosen, change);
@@ -39,7 +47,7 @@ function choose(change) {
   const [heads, queries, keys] = attention.weights.shape;
   chosen.head = inside(chosen.head, heads);
   chosen.query = inside(chosen.query, queries);
-  if (!("key" in change)) chosen.key = largest(Array.from(weightsOf().of(chosen.query).values));
+  if (!("key" in change)) chosen.key = mostLookedAt();
   chosen.key = inside(chosen.key, keys);
   for (const listener of listeners) listener();
 }

@@ -52,11 +52,12 @@ function contributions() {
   const bars = table(["part", "adds", "stream after", "cosine"], rows);
   if (!adding.length) return [who, bars];
   const shares = adding.flatMap((part) => part.branch.map((value, i) => value / (part.stream[i] || 1)));
+  const highest = Math.max(1, largestSize(shares));
   const matrix = new Tensor([adding.length, labels.length], Float32Array.from(shares));
   const map = heatMap({
     ...{ name: "adds ÷ stream", matrix, rows: adding.map(partName), columns: labels, rowWord: "part", kind: "weight" },
-    ...{ most: Math.max(1, largestSize(shares)), cell: 18, pick: (_, query) => follow(name, query) },
+    ...{ most: highest, cell: 18, pick: (_, query) => follow(name, query) },
   });
   const caption = "every part and token: how large what is added is, beside the stream after it";
-  return [who, bars, figure("adds ÷ stream", caption, map, legend("weight", Math.max(1, largestSize(shares))))];
+  return [who, bars, figure("adds ÷ stream", caption, map, legend("weight", highest, "share"))];
 }

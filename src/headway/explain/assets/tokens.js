@@ -24,15 +24,15 @@ function buildTokens(body) {
   for (const [name, sequence] of Object.entries(story.sequences)) {
     const text = sequence.tokens.map((token) => token.text).join("");
     const chips = sequence.tokens.map((token, i) => chip(token, i, () => follow(name, i)));
+    const whole = !sequence.picture && !story.example; // an example's tokens are words, not pieces of a text
+    const letters = whole ? ` from ${plural([...text].length, "character")}` : "";
     body.append(
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && WORDS.tokens),
       el("h3", { dir: "auto", text: sequence.label }),
-      sequence.picture ? picture(sequence.picture) : el("blockquote", { dir: "auto", text: text.trim() }),
-      el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }),
+      sequence.picture ? picture(sequence.picture) : "",
+      whole ? el("blockquote", { dir: "auto", text: text.trim() }) : "",
+      whole ? el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }) : "",
       el("div", { class: "tokens" }, chips),
-    );
-    const letters = sequence.picture ? "" : ` from ${plural([...text].length, "character")}`;
-    body.append(
       el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}. Press one to follow it.` }),
     );
     redraws.push(() => chips.forEach((node, i) => node.setAttribute("aria-pressed", String(isFollowed(name, i)))));

@@ -30,9 +30,9 @@ const WORDS = {
       mask that lets a token see only what came before it.`,
   },
   summed: `Their sum, number by number, goes into the first layer.`,
-  summedAndMore: `Their sum, with whatever else the model does here (a segment's row, a norm), goes into the first
-    layer.`,
-  entering: `What goes into the first layer:`,
+  summedAndMore: `What goes into the first layer is this with whatever else the model does here: a segment's row, a
+    scale, a norm.`,
+  untouched: `So the embeddings go into the first layer as they are.`,
   waves: `some columns of the position table, from the first token to the last:`,
   likeness: `the cosine between each two rows, where 1 is the same direction. Neighbours that are alike mean that the
     model has learned what “near” is.`,
@@ -67,7 +67,7 @@ const WORDS = {
   heads: `Every layer has several heads, and each may look for something else: the word before, a matching bracket,
     the subject of a verb, or only the first token, where many heads rest when they have found nothing. Each small
     picture is one head: rows look at columns, and a stronger colour is more weight. Press one to see it large.`,
-  lines: `From each token on the left to the tokens it looks at on the right: the stronger the line, the more weight.
+  lines: `from each token on the left to the tokens it looks at on the right: the stronger the line, the more weight.
     Press a token on the left to see its lines.`,
   alignment: `written tokens are rows, read ones columns. A diagonal means word for word; a crossing means that the
     order changed.`,

@@ -65,6 +65,8 @@ def open_files(
     for path in given:
         if not _exists(path):
             raise DataError(f"{str(path)[:200]}: no such file or folder")
+        if not (path.is_file() or path.is_dir()):  # a pipe would wait, a device may never end
+            raise DataError(f"{path}: is not a plain file; copy what it gives into one")
     if "image" in fields:
         return _images(given, [] if valid is None else _as_paths(valid))
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)

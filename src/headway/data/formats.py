@@ -182,7 +182,9 @@ def conll(source: Source) -> Iterator[Record]:
                     "Give every word all its columns; an empty line ends a sentence."
                 )
             if not all(cells):
-                raise DataError(f"{source.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}.")
+                raise DataError(
+                    f"{source.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}; give it a value."
+                )
             first, size = (number, 0) if not sentence else (first, size + len(line))
             if size > source.limits.line_bytes:
                 raise DataError(f"{source.path}:{first}: a sentence that does not end; empty lines separate sentences.")

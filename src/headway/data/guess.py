@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import re
 from collections import Counter
@@ -27,7 +28,7 @@ def guess_file(
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
     head = head_bytes(path, limits=limits)
-    if not head.strip():
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{path}: the file is empty; give one with examples in it.")
     refuse_old_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)

@@ -65,7 +65,7 @@ def _idx(file: Path, *, dimensions: int) -> np.ndarray:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             head = opened.read(4 + 4 * dimensions)
-            if head[:4] != bytes([0, 0, 8, dimensions]):
+            if head[:4] != bytes([0, 0, 8, dimensions]) or len(head) < 4 + 4 * dimensions:
                 raise DataError(f"{file}: not an idx file of bytes in {dimensions} dimensions")
             shape: Sequence[int] = np.frombuffer(head[4:], ">u4").tolist()
             size = int(np.prod(shape, dtype=object))

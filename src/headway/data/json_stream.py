@@ -11,6 +11,7 @@ from headway.data.lines import DEFAULT, Limits, text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"
+REMEDY = "mend the example or remove it"
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -145,8 +146,8 @@ def _guarded(decode: Callable[[], Any], *, where: Callable[[json.JSONDecodeError
     try:
         return decode()
     except json.JSONDecodeError as error:
-        raise DataError(f"{where(error)}: bad JSON: {error.msg} (character {error.colno}).") from error
+        raise DataError(f"{where(error)}: bad JSON: {error.msg} (character {error.colno}); {REMEDY}.") from error
     except RecursionError as error:
-        raise DataError(f"{where(None)}: JSON nested too deeply to be an example.") from error
+        raise DataError(f"{where(None)}: JSON nested too deeply to be an example; {REMEDY}.") from error
     except ValueError as error:
-        raise DataError(f"{where(None)}: bad JSON: {error}.") from error
+        raise DataError(f"{where(None)}: bad JSON: {error}; {REMEDY}.") from error

@@ -92,10 +92,13 @@ def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -
     fields: dict[str, Any] = {}
     for name, column in mapping.items():
         if column not in record:
-            raise DataError(f'{where}: {name}: the field "{column}" is missing; found {listing(record)}.')
+            raise DataError(
+                f'{where}: {name}: the field "{column}" is missing; found {listing(record) or "none"}. '
+                "Give every example the field, or say which one holds it."
+            )
         fields |= convert(name, record[column], where=where)
     if "words" in fields and "tags" in fields and len(fields["words"]) != len(fields["tags"]):
-        raise DataError(f"{where}: tags: {len(fields['tags'])} tags for {len(fields['words'])} words.")
+        raise DataError(f"{where}: tags: {len(fields['tags'])} tags for {len(fields['words'])} words; give each one.")
     return Row(fields, where)
 
 

@@ -76,7 +76,7 @@ def _text(name: str, value: Any, *, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: {name}: expected text, found {kind(value)}.")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise DataError(f"{where}: {name}: holds half of a surrogate pair (\\ud8xx), which is no character.")
+        raise DataError(f"{where}: {name}: holds half of a surrogate pair (\\ud8xx), which is no character; remove it.")
     return value
 
 
@@ -105,7 +105,10 @@ def _answers(value: Any, *, where: str) -> list[tuple[str, int]]:
     if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("answer_start"), list):
         pairs = list(zip(value["text"], value["answer_start"], strict=False))
         if len(value["text"]) != len(value["answer_start"]):
-            raise DataError(f"{where}: answers: {len(value['text'])} texts but {len(value['answer_start'])} starts.")
+            raise DataError(
+                f"{where}: answers: {len(value['text'])} texts but {len(value['answer_start'])} starts; "
+                "give each text one."
+            )
     elif isinstance(value, list):
         pairs = [(item.get("text"), item.get("answer_start")) if isinstance(item, dict) else item for item in value]
     else:
@@ -114,6 +117,6 @@ def _answers(value: Any, *, where: str) -> list[tuple[str, int]]:
         )
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and type(pair[1]) is int):
-            raise DataError(f"{where}: answers: each needs a text and a whole number answer_start, found {pair!r:.80}.")
+            raise DataError(f"{where}: answers: give each a text and a whole number answer_start; found {pair!r:.80}.")
         _text("answers", pair[0], where=where)
     return [(text, start) for text, start in pairs]

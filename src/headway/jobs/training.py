@@ -143,11 +143,13 @@ def run_plan(
     if say is None or not world.main:
         say = _silent
     if not resume:
-        world.first(lambda: lay_out(plan, folder, data))
+        world.first(lambda: lay_out(plan, folder, data, say=say))
     bundle = load(folder)
     task = task_of(bundle)
     report = world.first(lambda: announce(plan, data, bundle, say))
-    source = make_source(task, data, folder, settings=settings)
+    if resume and world.size > 1:  # should the examples be damaged, one process prepares them again
+        world.first(lambda: make_source(task, data, folder, settings=settings, say=say))
+    source = make_source(task, data, folder, settings=settings, say=say)
     cut = task.ledger.lines()
     for line in cut:
         say(f"cut          {line}")
@@ -182,13 +184,13 @@ def run_plan(
     return Trained(bundle, result, scores, folder)
 
 
-def lay_out(plan: Plan, folder: Path, data: DataSet) -> None:
+def lay_out(plan: Plan, folder: Path, data: DataSet, *, say: Say) -> None:
     """The run before its first step, on disk: model, tokenizer, task, plan and prepared examples."""
     if (folder / "training" / PLAN).exists():
         raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
     torch.manual_seed(plan.settings().seed)
     bundle = begin(plan, data)
-    make_source(task_of(bundle), data, folder, settings=plan.settings())
+    make_source(task_of(bundle), data, folder, settings=plan.settings(), say=say)
     bundle.save(folder)
     save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
 
@@ -221,10 +223,12 @@ def unfinished(folder: str | Path) -> bool:
     return (training / PLAN).exists() and not (training / SCORES).exists()
 
 
-def make_source(task: Task, data: DataSet, folder: Path, *, settings: Settings) -> ExampleSource | StreamSource:
+def make_source(
+    task: Task, data: DataSet, folder: Path, *, settings: Settings, say: Say
+) -> ExampleSource | StreamSource:
     """Examples prepared once under the run's folder and mapped into memory from then on."""
-    key = json.dumps([data.fingerprint, task.name, task.to_dict(), len(task.tokenizer) if task.tokenizer else 0])
-    store = prepare(task, data.train(), folder / "training" / "examples", key=key)
+    key = json.dumps([data.fingerprint, task.name, task.to_dict(), task.tokenizer.digest if task.tokenizer else ""])
+    store = prepare(task, data.train(), folder / "training" / "examples", key=key, progress=_counting(say))
     if task.stream:
         context = cast(Any, task).context
         tokens = store.flat("ids")
@@ -233,6 +237,19 @@ def make_source(task: Task, data: DataSet, folder: Path, *, settings: Settings) 
         )
     unit = cast(Any, settings.batch_unit)
     return ExampleSource(store, task, batch=settings.batch, unit=unit, seed=settings.seed, fingerprint=data.fingerprint)
+
+
+def _counting(say: Say) -> Callable[[int], None]:
+    """Says every ten seconds how many examples are prepared."""
+    last = time.monotonic()
+
+    def count(examples: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 10:
+            last = time.monotonic()
+            say(f"preparing    {examples:,} examples")
+
+    return count
 
 
 def show_plan(plan: Plan, *, say: Say) -> None:

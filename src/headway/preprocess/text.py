@@ -4,6 +4,7 @@ Two backends hold the same ids. `_full` knows every token and decodes; `_plain` 
 `<s>` typed by a user is four characters and never the id that begins a sentence. Nothing is ever cut or padded here.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -149,6 +150,12 @@ class Tokenizer:
 
     def id(self, token: str) -> int | None:
         return self._full.token_to_id(token)
+
+    @property
+    def digest(self) -> str:
+        """Differs where the ids of two vocabularies do."""
+        spelled = sorted(self._full.get_vocab(with_added_tokens=True).items())
+        return hashlib.blake2b(json.dumps(spelled).encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         return self._full.get_vocab_size(with_added_tokens=True)

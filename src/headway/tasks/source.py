@@ -90,6 +90,6 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
             if progress is not None:
                 progress(draft.count)
         if not draft.count:
-            raise DataError("the data has no examples to train on")
+            raise DataError("the data has no examples to train on; give some")
         draft.finish({"ledger": task.ledger.state()})
     return Store.just_written(folder, key)

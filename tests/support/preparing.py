@@ -1,0 +1,92 @@
+"""A process that prepares a text file, to be measured and to be killed.
+
+python tests/support/preparing.py CORPUS FOLDER [--kill-at EXAMPLES] [--real] [--mark BYTES]
+
+It prints one JSON line: what it took and what came out. With --kill-at it ends by SIGKILL, as a power cut would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway import tasks
+from headway.data import draft
+from headway.data.dataset import open_files
+from headway.data.ledger import Ledger
+from headway.data.row import Row
+from headway.tasks.source import prepare
+
+
+class Bytes:
+    """The cheapest task there is: a text's bytes are its tokens."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    def examples(self, row: Row) -> list[dict[str, np.ndarray]]:
+        return [{"ids": np.frombuffer(row.fields["text"].encode(), np.uint8)}]
+
+
+def peak() -> int:
+    """Bytes of memory this process has held at most (Linux)."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def checksum(folder: Path) -> str:
+    whole = hashlib.blake2b(digest_size=16)
+    for path in sorted(folder.iterdir()):
+        whole.update(f"{path.name} {draft.hashed(path).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kill-at", type=int)
+    parser.add_argument("--real", action="store_true", help="with the tokenizer of `generate`, learned from the corpus")
+    parser.add_argument("--mark", type=int, default=draft.MARK_BYTES)
+    given = parser.parse_args()
+    draft.MARK_BYTES = given.mark
+    before, began = peak(), time.perf_counter()
+    kind = tasks.find("generate")
+    data = open_files(given.corpus, fields=kind.fields, columns={}, running=True)
+    task: Any = kind.begin(data.train, tokenizer=None, options={}) if given.real else Bytes()
+    vocabulary = time.perf_counter() - began
+    first: list[int] = []  # the count at the first example that was prepared and not taken up
+
+    def progress(count: int) -> None:
+        first.append(count) if not first else None
+        if given.kill_at is not None and count >= given.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = prepare(task, data.train(), given.folder, key=data.fingerprint, progress=progress)
+    print(
+        json.dumps(
+            {
+                "examples": len(store),
+                "values": len(store.flat("ids")),
+                "begun_at": first[0] if first else 0,
+                "seconds": round(time.perf_counter() - began, 1),
+                "vocabulary_seconds": round(vocabulary, 1),
+                "megabytes": (peak() - before) >> 20,
+                "checksum": checksum(given.folder),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -119,8 +119,3 @@ def test_a_forgotten_median_is_noticed(tmp_path, monkeypatch):
 def test_without_halving_the_run_dies(tmp_path, monkeypatch):
     monkeypatch.setattr(step, "is_out_of_memory", lambda error: False)
     fails(runs.out_of_memory, tmp_path, match="died")
-
-
-def test_the_lives_are_otherwise_sound(tmp_path):
-    """What the controls patch is put back: the same trial, unpatched, holds."""
-    assert disks.damaged(random.Random(0), tmp_path).lost <= 6

@@ -328,6 +328,28 @@ def test_states_by_time(tmp_path, monkeypatch):
     assert saved == [3, 6, 8]
 
 
+def test_saving_by_the_clock_costs_at_most_three_percent(tmp_path, monkeypatch):
+    """A save takes 3 s here, so that states come 100 s apart though 30 were asked for; and that is said."""
+    now, saved, said = [0.0], [], []
+    monkeypatch.setattr(loop, "monotonic", lambda: now[0])
+    save = loop.save_state
+
+    def slowly(*args, **options):
+        now[0] += 3
+        return save(*args, **options)
+
+    monkeypatch.setattr(loop, "save_state", slowly)
+    clock = SimpleNamespace(
+        on_step=lambda status: now.__setitem__(0, now[0] + 10),
+        on_save=lambda status, path: saved.append(status.step),
+        on_warning=lambda status, message: said.append(message),
+    )
+    result = toy.toy_fit(tmp_path, save_every="30s", callbacks=[clock], steps=33)
+    assert saved == [3, 13, 23, 33]
+    assert said == ["a save takes 3.0 s: states are 100 s apart, to cost no more than 3%"]
+    assert not any("warning" in entry for entry in result.history)
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_learns(tmp_path, precision):
     seen = set()

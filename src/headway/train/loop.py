@@ -263,15 +263,16 @@ class Run:
         self.tell("on_evaluate", scores)
 
     def save(self) -> None:
-        if self.saved == self.status.step:
+        step, began = self.status.step, monotonic()
+        if self.saved == step:
             return
-        require_finite(self.model, step=self.status.step)
+        require_finite(self.model, step=step)
         state = snapshot(self)
-        keep = self.settings.keep
-        path = self.world.first(lambda: save_state(self.training, self.status.step, state, keep=keep))
-        self.saved = self.status.step
-        self.pace.done("save_every", self.status)
+        path = self.world.first(lambda: save_state(self.training, step, state, keep=self.settings.keep))
+        self.saved = step
         self.tell("on_save", path)
+        if slow := self.pace.saved(self.status, self.world.share(monotonic() - began)):
+            self.tell("on_warning", slow)  # not logged: a log holds nothing that depends on the clock alone
         if monotonic() - self.drawn > 60:
             self.draw()
 

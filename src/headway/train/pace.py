@@ -7,11 +7,14 @@ import math
 from headway.train.settings import Every, Settings, interval
 from headway.train.source import Status
 
+SHARE = 0.03  # of the time that saving by the clock may take
+
 
 class Pace:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.marks = {"eval_every": 0.0, "save_every": 0.0}  # the clock when each was last done
+        self.cost = 0.0  # seconds the dearest save took
 
     def planned(self, status: Status, batches: int) -> int:
         """How many steps the run will have had at its end, if every epoch has as many `batches` as this one."""
@@ -41,13 +44,24 @@ class Pace:
         every: Every = getattr(self.settings, name)
         unit, size = interval(name, every)
         if unit == "seconds":
-            return status.elapsed - self.marks[name] >= size
+            apart = max(size, self.cost / SHARE) if name == "save_every" else size
+            return status.elapsed - self.marks[name] >= apart
         if unit == "epoch":
             return status.position == 0 and status.step > 0
         return size > 0 and status.step > 0 and status.step % size == 0
 
     def done(self, name: str, status: Status) -> None:
         self.marks[name] = status.elapsed
+
+    def saved(self, status: Status, cost: float) -> str | None:
+        """A state was saved in `cost` seconds; what the user should know if that is too much for the interval."""
+        self.done("save_every", status)
+        unit, size = interval("save_every", self.settings.save_every)
+        dearer = cost > self.cost
+        self.cost = max(cost, self.cost)
+        if unit != "seconds" or not dearer or cost <= size * SHARE:
+            return None
+        return f"a save takes {cost:.1f} s: states are {cost / SHARE:.0f} s apart, to cost no more than {SHARE:.0%}"
 
     def restart(self, status: Status) -> None:
         self.marks = dict.fromkeys(self.marks, status.elapsed)

@@ -1,5 +1,6 @@
 """The story of an answer holds the model's own numbers, for every shape of model and every task."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stories import bundle, check_numbers
 
+import headway
 from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.collect import collect
 from headway.explain.pieces import tokens
+from headway.layers.positions import RelativeBiasConfig
 from headway.models.build import build
 from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, StackConfig
 from headway.models.recipes import Size, block, decoder
@@ -124,30 +127,35 @@ def test_a_picture_is_read_in_patches() -> None:
     )
 
 
-@pytest.mark.parametrize("bias", ["alibi", "window", "grouped"])
+@pytest.mark.parametrize("bias", ["alibi", "relative", "window", "grouped"])
 def test_biases_windows_and_groups_are_told(bias: str) -> None:
-    from dataclasses import replace
-
     plain = block(Size(width=32, layers=2, heads=4, dropout=0.0), "modern")
     if bias == "grouped":
         plain = replace(plain, attention=replace(plain.attention, kv_heads=2))
     stack = StackConfig(
-        plain, 2, causal=True, score_bias="alibi" if bias == "alibi" else None,
+        plain,
+        2,
+        causal=True,
+        score_bias={"alibi": "alibi", "relative": RelativeBiasConfig()}.get(bias),
         windows=(3, None) if bias == "window" else (),
-    )  # fmt: skip
+    )
     config = DecoderConfig(EmbeddingConfig(20, 32), stack, LanguageHeadConfig())
     model = build(config)
-    torch.nn.init.normal_(model.embedding.tokens.weight)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
     told = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
     assert check_numbers(told) == 2
-    kinds = {"alibi": told.attention[0].bias, "window": ~told.attention[0].mask[7, 4:5], "grouped": True}
-    assert np.all(kinds[bias] is not None) and np.any(kinds[bias])
+    first = told.attention[0]
+    assert (first.bias is not None) == (bias in ("alibi", "relative"))
+    assert first.mask[7].sum() == (3 if bias == "window" else 8)
+    assert first.kv_heads == (2 if bias == "grouped" else 4)
 
 
 def test_a_bare_model_takes_ids_and_refuses_others() -> None:
     config = decoder(Size(width=32, layers=1, heads=2, dropout=0.0), "classic", vocab=10, context=8)
     made = Bundle(build(config), "headway", config)
     told = collect(made, "3, 1 4")
+    assert headway.explain(made.model, [3, 1, 4]).story.attention[0].weights.shape == (2, 3, 3)
     assert [token.id for token in told.sequences["text"].tokens] == [3, 1, 4]
     assert told.embedding[0].position.kind == "sinusoidal"
     with pytest.raises(InputError, match="no tokenizer"):
@@ -156,6 +164,15 @@ def test_a_bare_model_takes_ids_and_refuses_others() -> None:
         collect(made, "3 99")
     with pytest.raises(InputError, match=r"9 tokens, the model takes 8; .*--first N"):
         collect(made, [1] * 9)
+
+
+@pytest.mark.parametrize("name", ["answer", "tag"])
+def test_a_model_from_elsewhere_is_asked_what_its_head_is_made_for(name: str, bundles: dict[str, Bundle]) -> None:
+    own = bundles[name]
+    labels = {"id2label": dict(enumerate(getattr(own.task, "labels", ["start", "end"])))}
+    found = collect(replace(own, task=None, foreign=labels), TEXTS[name][0])
+    assert found.output is not None and found.output.kind == TEXTS[name][1]
+    assert found.output.rows == collect(own, TEXTS[name][0]).output.rows
 
 
 def test_the_model_is_left_as_it_was(bundles: dict[str, Bundle]) -> None:
@@ -225,8 +242,6 @@ def test_ascii_text_is_put_together_again(text: str) -> None:
 
 
 def test_a_story_can_be_told_of_a_file(bundles: dict[str, Bundle], tmp_path: Path) -> None:
-    import headway
-
     bundles["classify"].save(tmp_path / "model")
     found = headway.explain(tmp_path / "model", "a broken screen")
     assert found.story.model.name == "model" and found.story.task == "classify"

@@ -64,12 +64,15 @@ class Replayed:
     def report(self, *, shown: int = 6) -> list[str]:
         """For people: the batch, and the way of the numbers to where they left the finite."""
         names = [name for name, _ in self.finding.trail]
-        end = names.index(self.culprit) + 1 if self.culprit in names else len(names)
-        trail = self.finding.trail[max(0, end - shown) : end]
+        if self.culprit in names:
+            end = names.index(self.culprit) + 1
+            title, trail = f"on the way to {self.culprit}", self.finding.trail[max(0, end - shown) : end]
+        else:
+            title, trail = "where it is largest", sorted(self.finding.trail, key=lambda item: -item[1])[:shown]
         width = max((len(name) for name, _ in trail), default=0)
         return [
             f"step {self.step}; batch: {lines(self.where)}",
-            f"largest absolute value on the way to {self.culprit}:",
+            f"largest absolute value of an output, {title}:",
             *(f"  {name:<{width}}  {value:.4g}" for name, value in trail),
             f"first not finite in the run: {self.culprit}",
             f"first not finite now:        {self.finding.culprit or 'nothing'}",

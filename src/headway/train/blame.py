@@ -27,10 +27,11 @@ def examine(model: nn.Module, run: Callable[[], Tensor]) -> Finding:
 
     def listen(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            for tensor in _tensors(output):
+            tensors = [tensor for tensor in _tensors(output) if tensor.numel()]
+            if tensors:
+                trail.append((name, max(float(tensor.abs().max()) for tensor in tensors)))
+            for tensor in tensors:
                 finite = tensor.isfinite()
-                if tensor.numel():
-                    trail.append((name, float(tensor.abs().max())))
                 if not finite.all():
                     (masked if (finite | tensor.isneginf()).all() else overflowed).append(name)
 

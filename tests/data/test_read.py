@@ -226,7 +226,7 @@ def test_squad(tmp_path):
     ]
     found = fields(write(tmp_path, "two.json", squad(answers=[], is_impossible=True)), names)
     assert found[0]["impossible"] is True and found[0]["answers"] == []
-    with pytest.raises(DataError, match=r"bad\.json:1: answers: each needs a text and a whole number"):
+    with pytest.raises(DataError, match=r"bad\.json:1: answers: give each a text and a whole number"):
         fields(write(tmp_path, "bad.json", squad(answers=[{"text": "Bob", "answer_start": "0"}])), names)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headway import tasks
 from headway.data.check import check
 from headway.data.dataset import DataSet, open_files
+from headway.errors import DataError
 from headway.preprocess.text import Tokenizer
 from headway.tasks.source import prepare
 from headway.tasks.task import Task
@@ -136,3 +140,25 @@ def told(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None
 
 def rows_of(task: str, path: Path) -> list[Example]:
     return [row.fields for row in opened(task, path).test()]
+
+
+REMEDIES = re.compile(
+    r"name the|convert|remove|fetch|split|quote|close it|use |say which|give|mend|raise|leave|shorten|double|"
+    r"did you mean|expected|copy|must belong|are needed|separate|gunzip",
+    re.IGNORECASE,
+)
+
+
+def refusal(task: str, path: Path | list[Path], folder: Path, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        told(task, path, folder, **options)
+    message = str(caught.value)
+    assert message.isprintable() or "\n" not in message
+    assert REMEDIES.search(message), f"what to do about it? {message}"
+    return message
+
+
+def write(folder: Path, name: str, content: bytes | bytearray | str) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path

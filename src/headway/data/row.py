@@ -92,7 +92,7 @@ def _label(value: Any, *, where: str) -> str:
 
 def _strings(name: str, value: Any, *, where: str) -> list[str]:
     if isinstance(value, str):
-        return value.split()
+        return _text(name, value, where=where).split()
     if not isinstance(value, list):
         raise DataError(f"{where}: {name}: expected a list of texts, found {kind(value)}.")
     if name == "tags":

@@ -13,6 +13,7 @@ import typer
 from headway.cli.app import app
 from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say
 from headway.cli.writing import writes
+from headway.errors import InputError
 
 T = TypeVar("T")
 
@@ -100,6 +101,9 @@ def run(
         texts = [line.rstrip("\n") for line in sys.stdin]
     bundle = load(model, weights=weights)
     speaks = jobs.speaks(bundle)
+    told_how = [name.replace("_", "-") for name in options if name != "n"]
+    if told_how and not speaks:
+        raise InputError(f"{model} answers without writing, so --{told_how[0]} means nothing to it; leave it out")
     if speaks:
         options["details"] = True
     aloud = speaks and len(texts) == 1 and not as_json and not n

@@ -68,7 +68,7 @@ def test_the_policy_admits_exactly_this_script_and_style() -> None:
 def test_nothing_on_the_page_points_elsewhere() -> None:
     outside = set(re.findall(r"\w+://[^\s\"'`)]+", render(pages.decoder_story())))
     assert outside == {"http://www.w3.org/2000/svg"}  # the name of a namespace, never fetched
-    assert not re.search(r"@import|url\(", (ASSETS / "page.css").read_text())
+    assert not any(re.search(r"@import|url\(", style.read_text()) for style in ASSETS.glob("*.css"))
 
 
 @pytest.mark.parametrize("script", sorted(ASSETS.glob("*.js")), ids=lambda path: path.stem)
@@ -81,8 +81,9 @@ def test_scripts_make_text_never_markup(script: Path) -> None:
     assert found is None, f"{script.name} uses {found[0]}"
 
 
-def test_every_script_is_on_the_page_once() -> None:
+def test_every_script_and_style_is_on_the_page_once() -> None:
     assert sorted(page.SCRIPTS) == sorted(path.stem for path in ASSETS.glob("*.js"))
+    assert sorted(page.STYLES) == sorted(path.stem for path in ASSETS.glob("*.css"))
 
 
 def test_twelve_layers_of_twelve_heads_fit_the_budget() -> None:

@@ -20,11 +20,12 @@ SCRIPTS = (  # in the order in which they are read; each is one idea
     *("tokens", "positions", "embedding", "byhand", "product", "weigh", "lines", "heads", "stream", "why", "output"),
     *("generation", "example", "main"),
 )
+STYLES = ("page", "figures")
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def render(story: Story) -> str:
-    script, style = _script(), _asset("page.css")
+    script, style = _joined("js", SCRIPTS), _joined("css", STYLES)
     title = story.title.encode("utf-8", "replace").decode()  # half a character pair cannot be written
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
@@ -41,8 +42,8 @@ def _embedded(json_text: str) -> str:
 
 
 @cache
-def _script() -> str:
-    return '"use strict";\n' + "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+def _joined(kind: str, names: tuple[str, ...]) -> str:
+    return "\n".join(_asset(f"{name}.{kind}") for name in names)
 
 
 @cache

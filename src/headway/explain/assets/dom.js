@@ -1,3 +1,4 @@
+"use strict";
 // Making elements. Data only ever becomes text nodes and attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";

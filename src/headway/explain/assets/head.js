@@ -77,12 +77,14 @@ function buildMap() {
     const members = story.attention.filter((each) => each.stack === stack);
     const layers = new Set(members.map((each) => each.layer)).size;
     stops.push(
-      stop("heads", `${layers} × ${members[0].heads}`, `${stacks.length > 1 ? `${stack}: ` : ""}layers × heads`),
+      stop("heads", `${layers} × ${members[0].heads}`, stacks.length > 1 ? `${stack} heads` : "layers × heads"),
     );
   }
   if (story.stream.length) stops.push(stop("stream", "x + f(x)", "each layer adds"));
   const row = story.output?.rows[0];
   if (row) stops.push(stop("output", row.count.toLocaleString("en"), row.count === 1 ? "score" : "scores"));
+  const vector = story.output?.vector;
+  if (vector) stops.push(stop("output", String(vector.shape[0]), "numbers for the text"));
   if (story.generation) stops.push(stop("generation", String(story.generation.steps.length), "tokens written"));
   return el("nav", { class: "map", "aria-label": "The way from text to answer" }, el("ol", {}, stops));
 }

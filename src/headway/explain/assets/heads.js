@@ -3,7 +3,8 @@
 function buildHeads(body) {
   body.append(...prose(WORDS.heads));
   const buttons = [];
-  for (const [title, members] of groups()) {
+  const many = story.attention.length > 1 || story.attention[0].heads > 1;
+  for (const [title, members] of many ? groups() : []) {
     body.append(heading(`${title}: layers down, heads across`), thumbnails(members, buttons));
   }
   const large = el("div", { id: "large" });
@@ -116,21 +117,16 @@ function alignment(body, attention, asks, looked) {
   const mean = new Float32Array(queries * keys);
   range(heads).forEach((head) => all.of(head).values.forEach((weight, i) => (mean[i] += weight / heads)));
   const matrix = new Tensor([queries, keys], mean);
-  const map = heatMap({
-    ...{ name: "mean weight", matrix, rows: asks, columns: looked, rowWord: "written", kind: "weight", most: 1 },
-    ...{ cell: squareCell(body, keys), square: true, pick: (query, key) => choose({ query, key }) },
-  });
   const best = (i) => looked[largest(Array.from(matrix.of(i).values))];
   const pairs = asks.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i))));
   const label = "the read token that each written token looks at most";
   const list = el("ul", { class: "pairs", "aria-label": label }, pairs);
-  const node = figure(
-    "alignment",
-    `the mean over this layer's heads: ${WORDS.alignment}`,
-    map,
-    legend("weight", 1),
-    list,
-  );
+  const map = heatMap({
+    ...{ name: "mean weight", matrix, rows: asks, columns: looked, rowWord: "written", kind: "weight", most: 1 },
+    ...{ cell: squareCell(body, keys), square: true, pick: (query, key) => choose({ query, key }) },
+  });
+  const means = heads > 1 ? [map, legend("weight", 1)] : [];
+  const node = figure("alignment", `the mean over this layer's heads: ${WORDS.alignment}`, means, list);
   node.id = "alignment";
   return node;
 }

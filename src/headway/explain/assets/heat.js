@@ -8,48 +8,14 @@ function heatMap(options) {
   const { matrix, rows, columns = null, kind, cell, square = false } = options;
   const [height, width] = matrix.shape;
   const most = options.most ?? (largestSize(matrix.values) || 1);
-  const canvas = el("canvas", { width, height, tabindex: 0, role: "application", "aria-roledescription": "heat map" });
-  canvas.setAttribute(
-    "aria-label",
-    `${options.label ?? options.name}, ${height} by ${width}. Arrow keys read the numbers.`,
-  );
-  const cursor = el("div", { class: "cursor", hidden: true });
-  const mark = el("div", { class: "cursor chosen", hidden: true });
-  const frame = el("div", { class: "frame" }, canvas, mark, cursor);
-  const labelled = cell >= SMALLEST_LABEL;
-  const node = el(
-    "div",
-    { class: `heat${square ? " square" : ""}`, css: { "--cell": `${cell}px`, "--wide": width, "--high": height } },
-    columns &&
-      labelled &&
-      el(
-        "div",
-        { class: "columns", "aria-hidden": "true" },
-        columns.map((text) => bdi(text)),
-      ),
-    rows &&
-      labelled &&
-      el(
-        "div",
-        { class: "rows", "aria-hidden": "true" },
-        rows.map((text) => bdi(text)),
-      ),
-    frame,
-  );
-  let at = [0, 0];
-
-  const place = (box, [row, column]) => {
-    for (const [side, part] of [
-      ["left", column / width],
-      ["top", row / height],
-      ["width", 1 / width],
-      ["height", 1 / height],
-    ]) {
-      box.style.setProperty(side, `${100 * part}%`);
-    }
-    box.hidden = false;
+  const spoken = `${options.label ?? options.name}, ${height} by ${width}. Arrow keys read the numbers.`;
+  const canvas = el("canvas", { width, height, tabindex: 0, role: "application", "aria-label": spoken });
+  const [cursor, mark] = ["cursor", "cursor chosen"].map((name) => el("div", { class: name, hidden: true }));
+  const side = (name, labels) => {
+    if (!labels || cell < SMALLEST_LABEL) return null;
+    const texts = labels.map((text) => bdi(text));
+    return el("div", { class: name, "aria-hidden": "true" }, texts);
   };
-
   const lines = ([row, column]) => {
     const index = (options.index?.(row, column) ?? [row, column]).join(", ");
     const value = options.hidden?.(row, column) ? "masked: may not be looked at" : number(matrix.at(row, column), 6);
@@ -58,61 +24,76 @@ function heatMap(options) {
       `shape ${(options.shape ?? [height, width]).join(" × ")}`,
       rows && `${options.rowWord ?? "token"}: ${rows[row]}${columns ? ` → ${columns[column]}` : ""}`,
       options.note?.(row, column),
-    ];
+    ].filter(Boolean);
   };
+  paint(canvas, matrix, kind, most, options.hidden);
+  const moveTo = readCells(canvas, cursor, lines, options.pick);
+  const frame = el("div", { class: "frame" }, canvas, mark, cursor);
+  const sizes = { "--cell": `${cell}px`, "--wide": width, "--high": height };
+  const node = el(
+    "div",
+    { class: `heat${square ? " square" : ""}`, css: sizes },
+    side("columns", columns),
+    side("rows", rows),
+    frame,
+  );
+  node.choose = (row, column) => {
+    moveTo([row, column]);
+    cover(mark, canvas, [row, column]);
+  };
+  return node;
+}
 
+// Puts a box over one cell.
+function cover(box, { width, height }, [row, column]) {
+  const share = { left: column / width, top: row / height, width: 1 / width, height: 1 / height };
+  for (const [side, part] of Object.entries(share)) box.style.setProperty(side, `${100 * part}%`);
+  box.hidden = false;
+}
+
+// Pointer and arrow keys read the cells of a canvas out, a press or Enter picks one. Gives a way to move the reading.
+function readCells(canvas, cursor, lines, pick) {
+  const { width, height } = canvas;
+  let at = [0, 0];
   const look = (next, x, y) => {
     at = next;
-    place(cursor, at);
+    cover(cursor, canvas, at);
     showTip(lines(at), x, y);
   };
-
+  const leave = () => {
+    cursor.hidden = true;
+    hideTip();
+  };
   const point = (event) => {
     const box = canvas.getBoundingClientRect();
     const row = Math.floor(((event.clientY - box.top) / box.height) * height);
     const column = Math.floor(((event.clientX - box.left) / box.width) * width);
-    if (row < 0 || column < 0 || row >= height || column >= width) return;
-    look([row, column], event.clientX, event.clientY);
+    if (row >= 0 && column >= 0 && row < height && column < width) look([row, column], event.clientX, event.clientY);
+  };
+  const walk = ([down, across]) => {
+    const box = canvas.getBoundingClientRect();
+    const row = Math.min(height - 1, Math.max(0, at[0] + down));
+    const column = Math.min(width - 1, Math.max(0, at[1] + across));
+    look([row, column], box.left + ((column + 0.5) / width) * box.width, box.top + ((row + 0.5) / height) * box.height);
+    say(lines(at).join("; "));
   };
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerdown", point);
-  canvas.addEventListener("pointerleave", () => {
-    cursor.hidden = true;
-    hideTip();
-  });
-  canvas.addEventListener("click", () => options.pick?.(...at));
+  canvas.addEventListener("pointerleave", leave);
+  canvas.addEventListener("blur", leave);
+  canvas.addEventListener("click", () => pick?.(...at));
   canvas.addEventListener("focus", () => {
-    if (!canvas.matches(":focus-visible")) return;
-    const box = canvas.getBoundingClientRect();
-    look(at, box.left, box.top);
-  });
-  canvas.addEventListener("blur", () => {
-    cursor.hidden = true;
-    hideTip();
+    if (canvas.matches(":focus-visible")) walk([0, 0]);
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (step) {
-      event.preventDefault();
-      const next = [
-        Math.min(height - 1, Math.max(0, at[0] + step[0])),
-        Math.min(width - 1, Math.max(0, at[1] + step[1])),
-      ];
-      const box = canvas.getBoundingClientRect();
-      look(next, box.left + ((next[1] + 0.5) / width) * box.width, box.top + ((next[0] + 0.5) / height) * box.height);
-      say(lines(next).filter(Boolean).join("; "));
-    } else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      options.pick?.(...at);
-    }
+    if (ARROWS[event.key]) walk(ARROWS[event.key]);
+    else if (event.key === "Enter" || event.key === " ") pick?.(...at);
+    else return;
+    event.preventDefault();
   });
-
-  paint(canvas, matrix, kind, most, options.hidden);
-  node.choose = (row, column) => {
-    at = [row, column];
-    place(mark, at);
+  return (next) => {
+    at = next;
   };
-  return node;
 }
 
 function paint(canvas, matrix, kind, most, hidden = null) {

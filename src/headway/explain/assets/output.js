@@ -7,7 +7,7 @@ function buildOutput(body) {
   const { output } = story;
   const { rows } = output;
   const writes = output.kind === "next";
-  let shown = writes ? rows.length - 1 : 0;
+  let shown = writes && !story.sequences.target ? rows.length - 1 : 0;
   const place = el("div");
   const draw = () => rows.length && place.replaceChildren(...candidates(rows[shown], writes));
   body.append(...prose(WORDS.output[output.kind]));

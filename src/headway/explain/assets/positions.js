@@ -13,7 +13,7 @@ function waves(values) {
   const curves = columns.map((column, nth) => {
     const points = range(count).map((i) => [x(i), y(values.at(i, column))]);
     const dots = points.map(([cx, cy], i) =>
-      describe(svg("circle", { cx, cy, r: count > 40 ? 2 : 3.5, fill: INKS[nth] }), () => [
+      describe(svg("circle", { cx, cy, r: count > 40 ? 2 : 3.5, fill: INKS[nth], "data-walk": "1" }), () => [
         `position[${i}, ${column}] = ${number(values.at(i, column), 6)}`,
         `shape ${values.shape.join(" × ")}`,
       ]),
@@ -29,7 +29,7 @@ function waves(values) {
     axis,
     curves,
   );
-  return figure("waves", [WORDS.waves, names], chart);
+  return figure("waves", [WORDS.waves, names], walkable(chart));
 }
 
 // Learned positions: how alike each two of them are.
@@ -62,7 +62,7 @@ function dials(body, angles, sequence) {
   const [count, pairs] = angles.shape;
   const shown = range(Math.min(pairs, 32)).map((i) => Math.floor((i * pairs) / Math.min(pairs, 32)));
   const caption = el("p", { class: "caption" });
-  const place = el("div", { class: "dials" });
+  const place = walkable(el("div", { class: "dials" }));
   const title = `${angles.shape.join(" × ")}: one clock for each pair of numbers of a query or key`;
   body.append(figure("angles", title, place, caption));
   const hand = (angle, kind) =>
@@ -73,7 +73,7 @@ function dials(body, angles, sequence) {
     const face = svg("circle", { r: 16, class: "dial" });
     const node = svg(
       "svg",
-      { viewBox: "-18 -18 36 36", role: "img", "aria-label": label },
+      { viewBox: "-18 -18 36 36", "data-walk": "1", role: "img", "aria-label": label },
       face,
       hand(looked, "k"),
       hand(asks, "q"),
@@ -88,6 +88,7 @@ function dials(body, angles, sequence) {
     const own = story.attention.length && current().queries === sequence && current().keys === sequence;
     const [query, key] = own ? [chosen.query, chosen.key] : [count - 1, 0];
     place.replaceChildren(...shown.map((pair) => clock(pair, query, key)));
+    place.firstChild.tabIndex = 0;
     caption.replaceChildren(
       ...[el("span", { class: "q", text: "Query hand: " }), bdi(texts(sequence)[query]), ` at position ${query}. `],
       ...[

@@ -7,6 +7,8 @@ function verdict(term, most) {
   return term === 0 ? "nothing" : `${size}${term > 0 ? "match ✓" : "mismatch ✗"}`;
 }
 
+let termsShown = null; // as the reader left it
+
 function oneProduct(attention, work, asks, looked) {
   const key = tensor(attention.k).of(work.shared, chosen.key).values;
   const products = terms(work.asked, key);
@@ -19,7 +21,7 @@ function oneProduct(attention, work, asks, looked) {
   ];
   const bars = products.map((term, i) => {
     const bar = el("i", { css: { "--size": Math.abs(term) / (most || 1) } });
-    return describe(el("div", { class: "term", "data-sign": Math.sign(term) }, bar), () => lines(i));
+    return describe(el("div", { class: "term", "data-sign": Math.sign(term), "data-walk": "1" }, bar), () => lines(i));
   });
   const rows = products.map((term, i) =>
     line(String(i), [
@@ -44,7 +46,7 @@ function oneProduct(attention, work, asks, looked) {
       "div",
       { class: "strips", css: { "--wide": products.length } },
       [el("b", { class: "q", text: "q" }), cells(work.asked, "q"), el("b", { class: "k", text: "k" }), cells(key, "k")],
-      [el("b", { text: "q·k" }), el("div", { class: "terms" }, bars)],
+      [el("b", { text: "q·k" }), walkable(el("div", { class: "terms" }, bars))],
     ),
     few && el("p", { class: "formula", text: `${formula} = ${number(score, 5)}` }),
     el(
@@ -59,7 +61,7 @@ function oneProduct(attention, work, asks, looked) {
     ),
     el(
       "details",
-      { open: few },
+      { open: termsShown ?? few, ontoggle: (event) => (termsShown = event.target.open) },
       el("summary", { text: `all ${products.length} terms as numbers` }),
       table(["i", "q", "k", "q × k", "fit"], rows),
     ),
@@ -69,11 +71,11 @@ function oneProduct(attention, work, asks, looked) {
 function cells(values, name) {
   const most = largestSize(values);
   const nodes = Array.from(values, (value, i) => {
-    const node = el("i", { text: values.length <= 12 ? number(value, 3) : "" });
+    const node = el("i", { "data-walk": "1", text: values.length <= 12 ? number(value, 3) : "" });
     return describe(tint(node, "signed", value, most), () => [
       `${name}[${i}] = ${number(value, 6)}`,
       `of ${values.length}`,
     ]);
   });
-  return el("div", { class: "cells" }, nodes);
+  return walkable(el("div", { class: "cells" }, nodes));
 }

@@ -24,7 +24,7 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
       body.replaceChildren();
       self.redraw = build(body) ?? null;
     } else if (stale) {
-      self.redraw?.();
+      if (self.redraw) inPlace(body, self.redraw);
     }
   };
   node.addEventListener("toggle", () => {
@@ -32,6 +32,17 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
   });
   steps.push(self);
   document.getElementById("steps").append(node);
+}
+
+// Redraws under a reader's hands: what was focused stays focused, what was scrolled stays scrolled.
+function inPlace(body, redraw) {
+  const focusable = () => [...body.querySelectorAll("button, input, summary, [tabindex]")];
+  const scrolled = () => [...body.querySelectorAll(".scroll")];
+  const focused = focusable().indexOf(document.activeElement);
+  const places = scrolled().map((node) => [node.scrollLeft, node.scrollTop]);
+  redraw();
+  scrolled().forEach((node, i) => places[i] && node.scrollTo(...places[i]));
+  if (focused >= 0 && !body.contains(document.activeElement)) focusable()[focused]?.focus({ preventScroll: true });
 }
 
 function watchSteps() {

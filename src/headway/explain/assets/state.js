@@ -20,12 +20,14 @@ const listeners = [];
 const current = () => story.attention[chosen.layer];
 const weightsOf = (attention = current(), head = chosen.head) => tensor(attention.weights).of(head);
 
+// To begin with: the head that matters most for the answer, and of a translator the one that looks across.
 function firstChoice() {
   if (!story.attention.length) return;
   const kept = (attention) => attention.q !== null;
+  const across = (attention) => kept(attention) && attention.kind === "cross";
   const ranked = (story.heads ?? []).map((each) => [story.attention.findIndex((a) => a.name === each.name), each.head]);
-  const best = ranked.find(([layer]) => layer >= 0 && kept(story.attention[layer]));
-  const [layer, head] = best ?? [Math.max(0, story.attention.findIndex(kept)), 0];
+  const best = (test) => ranked.find(([layer]) => layer >= 0 && test(story.attention[layer]));
+  const [layer, head] = best(across) ?? best(kept) ?? [Math.max(0, story.attention.findIndex(kept)), 0];
   const attention = story.attention[layer];
   const count = tokensOf(attention.queries).length;
   choose({ layer, head, query: attention.causal ? count - 1 : Math.floor(count / 2) });

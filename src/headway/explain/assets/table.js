@@ -20,23 +20,22 @@ function barCell(value, most, text, lines) {
 
 const pressable = (content, press) => el("button", { type: "button", class: "link", onclick: press }, content);
 
-function walkable(table) {
-  const cells = () => Array.from(table.rows, (row) => Array.from(row.cells).filter((cell) => cell.dataset.walk));
-  const first = table.querySelector("[data-walk]");
-  if (first) first.tabIndex = 0;
-  table.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step) return;
-    const grid = cells().filter((row) => row.length);
-    const row = grid.findIndex((each) => each.includes(event.target));
-    if (row < 0) return;
-    const column = grid[row].indexOf(event.target);
-    const next = grid[row + step[0]]?.[column + step[1]];
+// The cells are those with data-walk: by rows in a table, one after the other elsewhere.
+function walkable(node) {
+  const cells = (place) => [...place.querySelectorAll("[data-walk]")];
+  const grid = () => (node.rows ? [...node.rows].map(cells).filter((row) => row.length) : [cells(node)]);
+  if (cells(node).length) cells(node)[0].tabIndex = 0;
+  node.addEventListener("keydown", (event) => {
+    const rows = grid();
+    const row = rows.findIndex((each) => each.includes(event.target));
+    if (!ARROWS[event.key] || row < 0) return;
+    const [down, across] = ARROWS[event.key];
+    const next = rows[row + down]?.[rows[row].indexOf(event.target) + across];
     if (!next) return;
     event.preventDefault();
     event.target.tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
   });
-  return table;
+  return node;
 }

@@ -1,5 +1,6 @@
 // What a number is, where the pointer or the keyboard is: its name, shape, index and value.
 
+const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }; // down, across
 const tip = document.getElementById("tip");
 const told = new WeakMap();
 
@@ -42,6 +43,7 @@ document.addEventListener("focusin", (event) => {
   if (!node || !event.target.matches(":focus-visible")) return;
   const box = node.getBoundingClientRect();
   showTip(told.get(node)(), box.left, box.bottom - 12);
+  say(told.get(node)().filter(Boolean).join("; "));
 });
 document.addEventListener("focusout", hideTip);
 document.addEventListener("scroll", hideTip, { passive: true });

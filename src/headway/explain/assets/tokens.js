@@ -24,7 +24,7 @@ function buildTokens(body) {
   for (const [name, sequence] of Object.entries(story.sequences)) {
     const text = sequence.tokens.map((token) => token.text).join("");
     const chips = sequence.tokens.map((token, i) => chip(token, i, () => follow(name, i)));
-    const whole = !sequence.picture && !story.example; // an example's tokens are words, not pieces of a text
+    const whole = !sequence.picture;
     const letters = whole ? ` from ${plural([...text].length, "character")}` : "";
     body.append(
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && WORDS.tokens),

@@ -12,8 +12,8 @@ const WORDS = {
     numbers of its pixels, multiplied by one matrix, are its vector.`,
 
   embedding: `Each id picks one row of the **embedding table**: a list of numbers that training has found for that
-    token. Tokens that are used alike have rows alike. Orange is above zero, blue below, pale near zero.`,
-  order: `Attention alone does not know order: shuffle the tokens, and each would still get the same answer.`,
+    token. Tokens that are used alike have rows alike. Orange is above zero, blue below, faint near zero.`,
+  order: `Attention by itself, without a mask, knows no order: shuffle the tokens, and each would still find the same.`,
   positions: {
     sinusoidal: `So to every row a fixed pattern of sines and cosines is **added**. Each pair of columns is a wave:
       the first turn quickly from one position to the next, the last hardly at all, like the hands of a clock. No two

@@ -55,7 +55,9 @@ def test_every_task_gives_a_story_of_real_numbers(name: str, bundles: dict[str, 
             assert np.isclose(np.logaddexp.reduce(logits), row.logsumexp, atol=1e-5)
     if told.attribution is not None:
         assert np.isclose(sum(value for _, value in told.attribution.parts), told.attribution.logit, atol=1e-4)
-    assert (told.heads is None) == (kind == "vector")
+        assert any(abs(value) > 1e-3 for _, value in told.attribution.parts)
+        assert told.heads and abs(told.heads[0].change) == max(abs(head.change) for head in told.heads) > 0
+    assert (told.heads is None) == (told.attribution is None) == (kind == "vector")
 
 
 def test_the_last_row_is_the_models_next_token(bundles: dict[str, Bundle]) -> None:
@@ -120,7 +122,7 @@ def test_a_picture_is_read_in_patches() -> None:
     read = told.sequences["text"]
     assert told.model.kind == "vision" and len(read.tokens) == 65
     assert read.picture is not None and (read.picture.rows, read.picture.columns) == (8, 8)
-    assert (read.tokens[0].text, read.tokens[9].text) == ("[class]", "row 2, column 1")
+    assert (read.tokens[0].text, read.tokens[9].text) == ("[class]", "2,1")
     assert check_numbers(told) > 0
     np.testing.assert_allclose(
         told.embedding[0].token + told.embedding[0].position.values, told.embedding[0].result, atol=1e-6

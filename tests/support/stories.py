@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from support.task_run import started
 
 from headway.bundle import Bundle
@@ -13,6 +14,9 @@ from headway.explain import story
 
 def bundle(name: str, *, rows: int = 40, **options: Any) -> Bundle:
     task, model, _ = started(name, rows=rows, **options)
+    for parameter in model.parameters():
+        if not parameter.any():  # what learning would begin with says nothing yet
+            torch.nn.init.normal_(parameter, std=0.2)
     return Bundle(model, "headway", model.config, task.tokenizer, None, {}, task)
 
 

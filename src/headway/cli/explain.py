@@ -9,6 +9,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.options import say
+from headway.cli.using import note_unfinished
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def explain(
     elif model is None or given is None:
         raise InputError("explain takes MODEL and INPUT, or --example NAME (--example list names them)")
     else:
+        note_unfinished(model)
         found = explained(model, given, against=against, layers=_numbers(layers), first=first, last=last)
     for path in (png, svg):
         if path is not None:

@@ -120,12 +120,12 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
     config = bundle.config.embedding  # type: ignore[union-attr]
     assert isinstance(config, PatchConfig)
     high, wide = config.image[0] // config.patch[0], config.image[1] // config.patch[1]
-    spots = [story.Token(f"row {y + 1}, column {x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
+    spots = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
     kept = io.BytesIO()
     shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
     Image.fromarray(pixels.reshape(shape)).save(kept, "PNG")
     picture = story.Picture(base64.b64encode(kept.getvalue()).decode("ascii"), high, wide)
-    return story.Sequence("picture", [story.Token("[class]", -1), *spots], picture)
+    return story.Sequence("picture, by row and column", [story.Token("[class]", -1), *spots], picture)
 
 
 def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:

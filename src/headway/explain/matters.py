@@ -43,9 +43,9 @@ def question(output: story.Output, *, first: bool) -> Question | None:
         row = next((each for each in output.rows if _chosen(each) != "O"), row)
     assert row.chosen is not None
     if output.kind == "span":
-        return Question(f"the answer begins at {_chosen(row)!r}", 0, row.chosen)
-    place = "" if output.kind == "classes" else f" at {row.label!r}"
-    return Question(f"{_chosen(row)!r}{place}", row.chosen, row.at or 0)
+        return Question(f"start at “{_chosen(row)}”", 0, row.chosen)
+    place = "" if output.kind == "classes" else f" {'after' if output.kind == 'next' else 'at'} “{row.label}”"
+    return Question(f"“{_chosen(row)}”{place}", row.chosen, row.at or 0)
 
 
 def lens(model: nn.Module, inputs: Inputs, names: Names) -> list[story.LensLayer]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -155,13 +155,9 @@ def restrict(scores: Tensor, guides: Sequence[Guide | None]) -> Tensor:
     return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
 
 
-_VOCABULARIES: WeakKeyDictionary[Tokenizer, Vocabulary] = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=4)
 def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    if tokenizer not in _VOCABULARIES:
-        _VOCABULARIES[tokenizer] = Vocabulary(tokenizer)
-    return _VOCABULARIES[tokenizer]
+    return Vocabulary(tokenizer)
 
 
 def _check(tokenizer: Tokenizer, own: list[bytes]) -> bool:

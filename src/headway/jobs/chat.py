@@ -81,7 +81,8 @@ class Conversation:
             if not self.window:
                 raise InputError(
                     f"the conversation has {len(ids)} tokens, and the model's context of {self.context} leaves no room "
-                    "for an answer: begin anew (/reset), or let the oldest be forgotten (--overflow window)"
+                    f"for an answer of {need - len(ids)}: begin anew (/reset), ask for less (--max-new-tokens), or let "
+                    "the oldest be forgotten (--overflow window)"
                 )
             if left_out + 2 >= len(asked):
                 self.tell("this message alone fills the model's context: only its first words and its end are read")

@@ -8,8 +8,8 @@ import numpy as np
 
 from headway.engine import tiles
 from headway.engine.kernels import fast
+from headway.engine.llvm import WIDE
 from headway.engine.scalars import bytes_at, exp, floats
-from headway.engine.tiles import WIDE
 
 LEAST = np.float32(-np.inf)
 
@@ -32,7 +32,7 @@ def attend(
     query = floats(q, size)
     key = begin
     while key + 4 <= end and steps * WIDE == size:
-        tiles.KEYS(keys + key * row, row, q, row, steps, 1, 0, 0, scores + 4 * key)
+        tiles.KEYS(keys + key * row, row, q, row, steps, 1, 0, 0, 0, scores + 4 * key, 0)
         key += 4
     while key < end:
         one, score = floats(keys + key * row, size), np.float32(0)

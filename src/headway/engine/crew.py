@@ -12,8 +12,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
 import torch
 
+from headway.engine.orders import MEETING
+
+Job = tuple[Callable[..., None], tuple[Any, ...]]
 _crew: Crew | None = None
 _lock = threading.Lock()
 
@@ -23,12 +27,19 @@ class Crew:
 
     def __init__(self, size: int):
         self.size, self.process = size, os.getpid()
+        self._meeting = np.zeros(MEETING, dtype=np.int64)
         self._busy = threading.Lock()
-        self._orders: list[SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None]] = []
+        self._orders: list[SimpleQueue[Job | None]] = []
         for number in range(1, size):
-            orders: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = SimpleQueue()
+            orders: SimpleQueue[Job | None] = SimpleQueue()
             self._orders.append(orders)
-            threading.Thread(target=_serve, args=(orders, number), daemon=True, name=f"headway-{number}").start()
+            work = (orders, number, self._meeting)
+            threading.Thread(target=_serve, args=work, daemon=True, name=f"headway-{number}").start()
+
+    @property
+    def meeting(self) -> int:
+        """The address where they wait for each other. It outlives the work, which one of them may be last to leave."""
+        return self._meeting.ctypes.data
 
     def run(self, work: Callable[..., None], *args: Any) -> None:
         """work(thread, …) on every thread; it must let the interpreter go, and wait for all before it returns."""
@@ -42,7 +53,7 @@ class Crew:
             orders.put(None)
 
 
-def _serve(orders: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None], number: int) -> None:
+def _serve(orders: SimpleQueue[Job | None], number: int, meeting: np.ndarray) -> None:
     while (order := orders.get()) is not None:
         work, args = order
         work(number, *args)

@@ -7,14 +7,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.engine.choice import most_tokens
 from headway.engine.crew import crew
-from headway.engine.machine import FRAME, MEETING, SLOTS, Frame, Place, Slot, run
+from headway.engine.machine import run
+from headway.engine.orders import FRAME, SLOTS, Frame, Place, Slot
 from headway.engine.plan import Plan
 from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
+from headway.layers.linear import Linear
 from headway.layers.positions import LearnedPositions, SinusoidalPositions, alibi_bias
 from headway.models.decoder import Decoder
 from headway.models.stack import positions_of
+
+ROWS = 64  # the most tokens in a step
 
 
 class Compiled:
@@ -25,10 +30,11 @@ class Compiled:
         self.program, self.numbers = plan.tables()
         self.frame = np.zeros(FRAME, dtype=np.int64)
         self.slots = np.zeros((len(decoder.stack.blocks), SLOTS), dtype=np.int64)
-        self.meeting = np.zeros(MEETING, dtype=np.int64)
-        self.frame[Frame.MEETING], self.frame[Frame.THREADS] = self.meeting.ctypes.data, self.crew.size
+        self.frame[Frame.MEETING], self.frame[Frame.THREADS] = self.crew.meeting, self.crew.size
         self.workspace = Workspace(plan, threads=self.crew.size)
         self.tables = Tables(decoder)
+        widest = decoder.stack.blocks[0].feedforward.up  # type: ignore[union-attr]
+        self.most = most_tokens(widest.weight, limit=ROWS) if isinstance(widest, Linear) else ROWS
         self.vocab, self.memory = decoder.config.embedding.vocab, memory_of(decoder)
 
     def outdated(self) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from headway.engine import tiles
+from headway.engine.llvm import WIDE
 from headway.engine.scalars import FAST, HALF, ONE, bytes_at, exp, float_of_bits, floats, njit, round_to_shorts, shorts
-from headway.engine.tiles import STEP, WIDE
+from headway.engine.tiles import STEP
 
 FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # how a matrix is stored
 BLOCK = 128 * 1024  # bytes of weights that many tokens share before the next are read
@@ -28,7 +29,7 @@ fast = njit(fastmath=FAST, error_model="numpy", boundscheck=False)
 
 
 @fast
-def _rest_float32(w: int, x: int, begin: int, end: int, scale: int) -> Any:
+def _rest_float32(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
     left, right, total = floats(w, end), floats(x, end), np.float32(0)
     for i in range(begin, end):
         total += left[i] * right[i]
@@ -36,7 +37,7 @@ def _rest_float32(w: int, x: int, begin: int, end: int, scale: int) -> Any:
 
 
 @fast
-def _rest_bfloat16(w: int, x: int, begin: int, end: int, scale: int) -> Any:
+def _rest_bfloat16(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
     left, right, total = shorts(w, end), floats(x, end), np.float32(0)
     for i in range(begin, end):
         total += float_of_bits(np.int32(left[i]) << np.int32(16)) * right[i]
@@ -44,76 +45,59 @@ def _rest_bfloat16(w: int, x: int, begin: int, end: int, scale: int) -> Any:
 
 
 @fast
-def _rest_int8(w: int, x: int, begin: int, end: int, scale: int) -> Any:
+def _rest_int8(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
     left, right, total = bytes_at(w, end), shorts(x, end), np.int64(0)
     for i in range(begin, end):
         total += np.int64(left[i]) * np.int64(right[i])
-    return np.float32(total) * floats(scale, 1)[0]
+    return np.float32(total) * floats(scale, 1)[0] * floats(factor, 1)[0]
 
 
 def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) -> Any:
-    one, two, four, double = family
+    """y[token, row] for the rows from `begin` to `end`; `y_row` bytes lie between the tokens of y. For int8, x holds
+    the tokens rounded to 16 bits, and `factors` what gives them their size back."""
+    one, two, four, eight = family
+    short = w_size == 1  # rows so short that two are read at once, even for one token
 
     @fast
     def multiply(
-        w: int, scale: int, groups: int, inputs: int, begin: int, end: int, x: int, tokens: int, y: int, y_row: int,
-        scratch: int
+        w: int, scale: int, groups: int, inputs: int, begin: int, end: int, x: int, factors: int, tokens: int, y: int,
+        y_row: int
     ) -> None:  # fmt: skip
-        """y[token, row] for the rows from `begin` to `end`; `y_row` numbers lie between tokens of y."""
-        sums = floats(scratch, 8)
-        w_row, x_row, s_row = inputs * w_size, inputs * x_size, groups * 4
-        steps = inputs // groups // step
-        whole = steps * groups * step
-        block = max(2, BLOCK // w_row // 2 * 2) if tokens > 4 else 2
+        w_row, x_row, s_row, steps = inputs * w_size, inputs * x_size, groups * 4, inputs // groups // step
+        whole, together = steps * groups * step, tokens // 4 * 4
+        block = max(2, BLOCK // w_row // 2 * 2)
         for first in range(begin, end, block):
             last = min(end, first + block)
-            for token in range(0, tokens, 4):
-                many = min(4, tokens - token)
-                row = first
-                while row < last:
-                    rows = 2 if many == 4 and row + 1 < last else 1
-                    done = 0
-                    while done < many:
-                        some = many - done if many - done != 3 else 2
-                        at, here, factors = w + row * w_row, x + (token + done) * x_row, scale + row * s_row
-                        if rows == 2:
-                            double(at, w_row, here, x_row, steps, groups, factors, s_row, scratch)
-                        elif some == 4:
-                            four(at, w_row, here, x_row, steps, groups, factors, s_row, scratch)
-                        elif some == 2:
-                            two(at, w_row, here, x_row, steps, groups, factors, s_row, scratch)
-                        else:
-                            one(at, w_row, here, x_row, steps, groups, factors, s_row, scratch)
-                        for r in range(rows):
-                            for t in range(some):
-                                value = sums[r * some + t]
-                                if whole < inputs:
-                                    value += rest(at + r * w_row, here + t * x_row, whole, inputs, factors + r * s_row)
-                                out = floats(y + 4 * ((token + done + t) * y_row + row + r), 1)
-                                out[0] = value
-                        done += some
-                    row += rows
+            pairs = first + (last - first) // 2 * 2
+            for token in range(0, together, 4):
+                here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
+                for row in range(first, pairs, 2):
+                    at, scales = w + row * w_row, scale + row * s_row
+                    eight(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+                for row in range(pairs, last):
+                    at, scales = w + row * w_row, scale + row * s_row
+                    four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+            for token in range(together, tokens):
+                here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
+                for row in range(first, pairs if short else first, 2):
+                    at, scales = w + row * w_row, scale + row * s_row
+                    two(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+                for row in range(pairs if short else first, last):
+                    at, scales = w + row * w_row, scale + row * s_row
+                    one(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+        if whole < inputs:
+            for token in range(tokens):
+                for row in range(begin, end):
+                    out = floats(y + token * y_row + 4 * row, 1)
+                    here, known = x + token * x_row, factors + 4 * token
+                    out[0] += rest(w + row * w_row, here, whole, inputs, scale + row * s_row, known)
 
     return multiply
 
 
-_multiply_float32 = _multiply(tiles.FLOAT32, _rest_float32, w_size=4, x_size=4, step=WIDE)
-_multiply_bfloat16 = _multiply(tiles.BFLOAT16, _rest_bfloat16, w_size=2, x_size=4, step=WIDE)
-_multiply_int8 = _multiply(tiles.INT8, _rest_int8, w_size=1, x_size=2, step=STEP)
-
-
-@fast
-def multiply(
-    kind: int, w: int, scale: int, groups: int, inputs: int, begin: int, end: int, x: int, tokens: int, y: int,
-    y_row: int, scratch: int
-) -> None:  # fmt: skip
-    """For int8, x holds the tokens rounded to 16 bits, and y is still to be multiplied with their factors."""
-    if kind == INT8:
-        _multiply_int8(w, scale, groups, inputs, begin, end, x, tokens, y, y_row, scratch)
-    elif kind == BFLOAT16:
-        _multiply_bfloat16(w, scale, 1, inputs, begin, end, x, tokens, y, y_row, scratch)
-    else:
-        _multiply_float32(w, scale, 1, inputs, begin, end, x, tokens, y, y_row, scratch)
+multiply_float32 = _multiply(tiles.FLOAT32, _rest_float32, w_size=4, x_size=4, step=WIDE)
+multiply_bfloat16 = _multiply(tiles.BFLOAT16, _rest_bfloat16, w_size=2, x_size=4, step=WIDE)
+multiply_int8 = _multiply(tiles.INT8, _rest_int8, w_size=1, x_size=2, step=STEP)
 
 
 @fast
@@ -227,6 +211,13 @@ def activate(kind: int, x: int, count: int) -> None:
     elif kind == TANH:
         for i in range(count):
             values[i] = np.float32(2) * _sigmoid(np.float32(2) * values[i]) - ONE
+
+
+@fast
+def copy(x: int, count: int, out: int) -> None:
+    source, target = floats(x, count), floats(out, count)
+    for i in range(count):
+        target[i] = source[i]
 
 
 @fast

@@ -1,27 +1,33 @@
 """Room: engine. A whole step of a model as one compiled call: a small machine whose program is a table of orders.
 
 Every thread runs every order and does its share of it; where an order's result is needed whole, they wait for each
-other. Small work (a norm) every thread does for itself, which is cheaper than to wait. An order is a row of numbers
-(see `Order`); what changes from step to step is in the frame (see `Frame`) and in the table of the cache.
+other. Small work (a norm) every thread does for itself, which is cheaper than to wait. An order is a row of numbers;
+what changes from step to step is in the frame and in the table of the cache. `orders` has the columns of them all.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import float32, int64, void
 
+from headway.engine import attending, kernels, llvm, orders, scalars, tiles
 from headway.engine.attending import attend
 from headway.engine.kernels import (
+    BFLOAT16,
     INT8,
     NO_NORM,
     NONE,
     activate,
     add,
+    copy,
     fast,
-    multiply,
+    multiply_bfloat16,
+    multiply_float32,
+    multiply_int8,
     normalise,
     rotate,
     shorten,
@@ -29,106 +35,8 @@ from headway.engine.kernels import (
     times,
     total,
 )
+from headway.engine.orders import FEW, LINE, Does, Frame, Order, Place, Slot
 from headway.engine.scalars import FAST, floats, njit, wait_for_all, whole_numbers
-
-
-class Does(IntEnum):
-    EMBED = 0
-    NORM = 1
-    LINEAR = 2
-    GATE = 3  # multiplies what LINEAR wrote with what another wrote
-    ATTEND = 4
-
-
-class Order(IntEnum):
-    """The columns of an order."""
-
-    DOES = 0
-    SOURCE = 1  # places
-    TARGET = 2
-    WEIGHT = 3  # addresses; 0 = there is none
-    SCALE = 4
-    BIAS = 5
-    STORED = 6  # how the matrix is stored
-    INPUTS = 7
-    OUTPUTS = 8
-    GROUPS = 9
-    ROW = 10  # numbers between tokens in the target
-    COLUMN = 11  # where in a token's row it begins
-    RESIDUAL = 12  # the place of the stream so far, to which the result is added; -1 = nothing
-    ACTIVATION = 13
-    WAIT = 14  # afterwards, for all
-    CHOSEN = 15  # only for the tokens whose logits are asked for
-    NORM = 16
-    NORM_WEIGHT = 17
-    NORM_BIAS = 18
-    KEY_WEIGHT = 19  # of the keys' norm
-    KEY_BIAS = 20
-    HEADS = 21
-    KV_HEADS = 22
-    SIZE = 23  # of a head
-    TURNED = 24  # half of how many of its numbers are rotated
-    WINDOW = 25  # 0 = none
-    LAYER = 26
-    CROSS = 27  # looks at the source
-
-
-class Frame(IntEnum):
-    BATCH = 0
-    TOKENS = 1  # of each sequence
-    PAST = 2
-    IDS = 3  # addresses, 0 = there is none
-    POSITIONS = 4
-    MASK = 5
-    MASK_ROW = 6
-    COS = 7
-    SIN = 8
-    POSITION_TABLE = 9
-    DISTANCE = 10  # (head, distance): what is added to scores
-    DISTANCE_ROW = 11
-    SOURCE_MASK = 12
-    SOURCE_MASK_ROW = 13
-    SOURCE = 14  # length of the source
-    LAST = 15  # logits of each sequence's last token only
-    MEETING = 16  # where threads wait
-    THREADS = 17
-
-
-class Place(IntEnum):
-    """Buffers. The first are shared; from OWN on each thread has its own."""
-
-    STREAM = 0
-    PROJECTED = 1
-    MIXED = 2
-    HIDDEN = 3
-    GATED = 4
-    BRANCH = 5
-    OUT = 6
-    SHORT = 7
-    FACTORS = 8
-    OWN = 9
-    NORMED = 9
-    OWN_SHORT = 10
-    OWN_FACTORS = 11
-    SCORES = 12
-    SCRATCH = 13
-
-
-class Slot(IntEnum):
-    """The columns of the cache's table, a row a layer."""
-
-    KEYS = 0
-    VALUES = 1
-    ROOM = 2
-    SOURCE_KEYS = 3
-    SOURCE_VALUES = 4
-    SOURCE_ROOM = 5
-
-
-ORDER, FRAME, PLACES, SLOTS = len(Order), len(Frame), len(Place.__members__), len(Slot)
-MEETING = 24  # int64s where threads wait: two lines of the cache, wherever they begin
-LINE = 16  # floats in a line of the cache: two threads do not write to one
-FEW = 4  # tokens that every thread rounds for itself
 
 
 @fast
@@ -190,29 +98,26 @@ def rounded_tokens(thread: int, order: Any, frame: Any, places: Any) -> tuple[in
 
 @fast
 def linear(thread: int, order: Any, frame: Any, places: Any) -> None:
-    count, inputs, row = tokens_of(order, frame), order[Order.INPUTS], order[Order.ROW]
+    count, row, groups = tokens_of(order, frame), order[Order.ROW], order[Order.GROUPS]
     begin, end = share(order[Order.OUTPUTS], thread, frame[Frame.THREADS], LINE)
-    source, factors = places[thread, order[Order.SOURCE]], np.int64(0)
+    source, target = places[thread, order[Order.SOURCE]], places[thread, order[Order.TARGET]] + 4 * order[Order.COLUMN]
+    weight, scale, inputs = order[Order.WEIGHT], order[Order.SCALE], order[Order.INPUTS]
     if order[Order.STORED] == INT8:
-        source, factors = rounded_tokens(thread, order, frame, places)
-    target = places[thread, order[Order.TARGET]] + 4 * order[Order.COLUMN]
-    stored, weight, scale, groups = order[Order.STORED], order[Order.WEIGHT], order[Order.SCALE], order[Order.GROUPS]
-    scratch = places[thread, Place.SCRATCH]
-    multiply(stored, weight, scale, groups, inputs, begin, end, source, count, target, row, scratch)
+        short, factors = rounded_tokens(thread, order, frame, places)
+        multiply_int8(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
+    elif order[Order.STORED] == BFLOAT16:
+        multiply_bfloat16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
+    else:
+        multiply_float32(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     for token in range(count):
-        at = target + 4 * (token * row + begin)
-        if factors:
-            values, factor = floats(at, end - begin), floats(factors, count)[token]
-            for i in range(end - begin):
-                values[i] *= factor
+        here = 4 * (token * row + begin)
         if order[Order.BIAS]:
-            add(at, order[Order.BIAS] + 4 * begin, end - begin)
+            add(target + here, order[Order.BIAS] + 4 * begin, end - begin)
         if order[Order.ACTIVATION] != NONE:
-            activate(order[Order.ACTIVATION], at, end - begin)
+            activate(order[Order.ACTIVATION], target + here, end - begin)
         if order[Order.RESIDUAL] >= 0:
-            here = 4 * (token * row + begin)
             before = places[thread, order[Order.RESIDUAL]] + here
-            total(at, before, end - begin, places[thread, Place.STREAM] + here)
+            total(target + here, before, end - begin, places[thread, Place.STREAM] + here)
 
 
 @fast
@@ -258,9 +163,8 @@ def attention(thread: int, order: Any, eps: Any, scale: Any, frame: Any, cache: 
                 key = places[thread, Place.PROJECTED] + token * row + 4 * (heads + kv_head) * size
                 weight, bias = order[Order.KEY_WEIGHT], order[Order.KEY_BIAS]
                 prepared(order, frame, key, positions[token], weight, bias, eps)
-                normalise(NO_NORM, key, size, 0, 0, eps, np.float32(1), keys + 4 * (past + t) * size)
-                value = key + 4 * kv_heads * size
-                normalise(NO_NORM, value, size, 0, 0, eps, np.float32(1), values + 4 * (past + t) * size)
+                copy(key, size, keys + 4 * (past + t) * size)
+                copy(key + 4 * kv_heads * size, size, values + 4 * (past + t) * size)
         for t in range(tokens):
             token = sequence * tokens + t
             last = frame[Frame.SOURCE] if cross else past + t + 1
@@ -277,29 +181,41 @@ def attention(thread: int, order: Any, eps: Any, scale: Any, frame: Any, cache: 
                 attend(query, keys, values, size, first, last, mask, extra, scale, scores, out)
 
 
-@njit(
-    [void(int64, int64[:, ::1], float32[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1])],
-    fastmath=FAST,
-    error_model="numpy",
-    boundscheck=False,
-    nogil=True,
-    cache=True,
-)
-def run(thread: int, program: Any, numbers: Any, frame: Any, cache: Any, places: Any) -> None:
-    """`numbers` has two for each order: a norm's eps, and a factor (of embeddings, of a norm's result, of scores)."""
-    for i in range(len(program)):
-        order, eps, factor = program[i], numbers[i, 0], numbers[i, 1]
-        does = order[Order.DOES]
-        if does == Does.LINEAR:
-            linear(thread, order, frame, places)
-        elif does == Does.ATTEND:
-            attention(thread, order, eps, factor, frame, cache, places)
-        elif does == Does.NORM:
-            norm(thread, order, eps, factor, frame, places)
-        elif does == Does.GATE:
-            gate(thread, order, frame, places)
-        else:
-            embed(thread, order, eps, factor, frame, places)
-        if order[Order.WAIT]:
-            wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
-    wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+def _compiled(version: int) -> Any:
+    """`version` stands for all the code that is compiled into `run`: Numba's own memory of what it has compiled goes by
+    this file and by what is closed over in it."""
+
+    @njit(
+        [void(int64, int64[:, ::1], float32[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1])],
+        fastmath=FAST,
+        error_model="numpy",
+        boundscheck=False,
+        nogil=True,
+        cache=True,
+    )
+    def run(thread: int, program: Any, numbers: Any, frame: Any, cache: Any, places: Any) -> None:
+        """`numbers` has two for each order: a norm's eps, and a factor of embeddings, scores, or a norm's result."""
+        if version < 0:
+            return
+        for i in range(len(program)):
+            order, eps, factor = program[i], numbers[i, 0], numbers[i, 1]
+            does = order[Order.DOES]
+            if does == Does.LINEAR:
+                linear(thread, order, frame, places)
+            elif does == Does.ATTEND:
+                attention(thread, order, eps, factor, frame, cache, places)
+            elif does == Does.NORM:
+                norm(thread, order, eps, factor, frame, places)
+            elif does == Does.GATE:
+                gate(thread, order, frame, places)
+            else:
+                embed(thread, order, eps, factor, frame, places)
+            if order[Order.WAIT]:
+                wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+        wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+
+    return run
+
+
+SOURCES = (attending, kernels, llvm, orders, scalars, tiles)
+run = _compiled(sum(zlib.crc32(Path(str(part.__file__)).read_bytes()) for part in SOURCES))

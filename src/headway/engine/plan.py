@@ -15,7 +15,7 @@ from headway.engine import kernels
 from headway.engine.bf16 import Bf16Linear, Bf16Table
 from headway.engine.int8 import Int8Linear, Int8Table
 from headway.engine.kernels import ACTIVATIONS
-from headway.engine.machine import ORDER, Does, Order, Place
+from headway.engine.orders import ORDER, Does, Order, Place
 from headway.errors import HeadwayError
 from headway.layers.attention import Attention
 from headway.layers.block import Block, Residual
@@ -104,6 +104,8 @@ def matrix(made: Plan, module: nn.Module) -> dict[str, int]:
         case Bf16Linear() | Bf16Table():
             stored = {"stored": kernels.BFLOAT16}
         case Linear() | TokenTable():
+            if not module.weight.is_contiguous():  # as files of the other way round leave it
+                module.weight.data = module.weight.data.contiguous()
             made.floats(module.weight)
             stored = {"stored": kernels.FLOAT32}
         case _:

@@ -31,8 +31,6 @@ def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | Non
     if group is not None and weights != "int8":
         raise ConfigError(f"group {group} is for int8 weights only")
     for part in model.modules():
-        if isinstance(part, nn.Linear):
-            part.weight.data = part.weight.data.contiguous()
         if isinstance(part, Decoder):
             part.step = FastStep(part)  # type: ignore[method-assign]
     return model

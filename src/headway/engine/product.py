@@ -8,7 +8,8 @@ from torch import Tensor
 
 from headway.engine.crew import crew
 from headway.engine.kernels import BFLOAT16, FLOAT32, INT8
-from headway.engine.machine import FRAME, MEETING, SLOTS, Does, Frame, Place, run
+from headway.engine.machine import run
+from headway.engine.orders import FRAME, SLOTS, Does, Frame, Place
 from headway.engine.plan import Plan
 from headway.engine.workspace import Workspace
 
@@ -34,9 +35,9 @@ def product(x: Tensor, weight: Tensor, scale: Tensor | None = None) -> Tensor:
         outputs=outputs,
         row=outputs,
     )
-    meeting, frame = np.zeros(MEETING, dtype=np.int64), np.zeros(FRAME, dtype=np.int64)
+    frame = np.zeros(FRAME, dtype=np.int64)
     frame[Frame.BATCH], frame[Frame.TOKENS] = len(flat), 1
-    frame[Frame.MEETING], frame[Frame.THREADS] = meeting.ctypes.data, hands.size
+    frame[Frame.MEETING], frame[Frame.THREADS] = hands.meeting, hands.size
     workspace = Workspace(made, threads=hands.size)
     places = workspace.places(len(flat), keys=0)
     places[:, Place.STREAM], places[:, Place.OUT] = flat.data_ptr(), out.data_ptr()

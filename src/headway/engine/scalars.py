@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, types
 
-from headway.engine.tiles import F32, I32, I64, WIDE, called, intrinsic, load, repeat, store, vector, whole
+from headway.engine.llvm import F32, I32, I64, WIDE, broadcast, called, intrinsic, load, repeat, store, vector, whole
 
 njit: Any = numba.njit  # compiled code takes numpy's numbers where Python's are named
 
@@ -96,9 +96,7 @@ def round_to_shorts(context: Any, source: Any, steps: Any, factor: Any, target: 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         source, steps, factor, target = args
         wide = vector(F32, WIDE)
-        one = builder.insert_element(ir.Constant(wide, ir.Undefined), factor, ir.Constant(I32, 0))
-        spread = ir.Constant(vector(I32, WIDE), [0] * WIDE)
-        factors = builder.shuffle_vector(one, ir.Constant(wide, ir.Undefined), spread)
+        factors = broadcast(builder, factor)
 
         def eight(turn: Any, values: Any) -> list[Any]:
             number = builder.fmul(load(builder, builder.add(source, builder.mul(turn, whole(32))), wide), factors)

@@ -22,8 +22,6 @@ from headway.models.decoder import Decoder
 if TYPE_CHECKING:
     from headway.engine.decoding import Compiled
 
-ROWS = 64  # tokens in a step; more are better multiplied by a library
-
 
 class FastStep:
     def __init__(self, decoder: Decoder):
@@ -42,15 +40,15 @@ class FastStep:
         with self._lock:
             if self._applies(ids, cache):
                 self._look_over(cache)
-                if self._compiled is not None and not any(self._listeners):
-                    return self._compiled.step(ids, cache, mask=mask, last=last)
+                compiled = self._compiled
+                if compiled is not None and ids.numel() <= compiled.most and not any(self._listeners):
+                    return compiled.step(ids, cache, mask=mask, last=last)
         return Decoder.step(self.decoder, ids, cache, mask=mask, last=last)
 
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
         return (
             self.reason is None  # why the decoder cannot be compiled
             and cache.length > 0
-            and ids.numel() <= ROWS
             and ids.device.type == "cpu"
             and not torch.is_grad_enabled()
             and (self.decoder.config.stack.block.cross is None or cache.cross[0].length > 0)

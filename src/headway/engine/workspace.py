@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.machine import FEW, PLACES, Place
+from headway.engine.orders import FEW, PLACES, Place
 from headway.engine.plan import Plan
 
 LINE = 64  # bytes
@@ -34,7 +34,6 @@ class Workspace:
             Place.OWN_SHORT: 2 * self.plan.inputs * FEW,
             Place.OWN_FACTORS: 4 * FEW,
             Place.SCORES: 4 * self.keys,
-            Place.SCRATCH: LINE,
         }
         sizes = {place: (size + 2 * LINE - 1) // LINE * LINE for place, size in each.items()}  # and a line between
         total = sum(size * (self.threads if place >= Place.OWN else 1) for place, size in sizes.items())

@@ -1,0 +1,126 @@
+"""Greedy writing beside transformers and llama.cpp (f32 and Q8_0): the same 134M weights of LLaMA's shape, in turn, two
+threads for all. One prompt, and eight of different lengths in one batch.
+
+    python -m benchmarks.decode [--new 128] [--batch 8]
+
+Each line says how much of the measured memory bandwidth the weights alone take, which is the limit for one prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import headway
+from benchmarks.models import VOCAB, llama_134m
+from benchmarks.peers import llama_cpp, write_gguf
+from benchmarks.timing import interleaved, use_threads
+from headway.engine import prepare, release
+from headway.engine.measure import memory_speed, step_bytes
+from headway.generate import GenerationSettings, generate
+
+PLAIN, ENGINE, HALF, INT8 = "headway fp32 plain", "headway fp32", "headway bf16", "headway int8"
+AGAINST = [
+    ("transformers", ENGINE),
+    ("llama.cpp f32", ENGINE),
+    ("llama.cpp Q8_0", INT8),
+    (PLAIN, ENGINE),
+]
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--new", type=int, default=128, help="tokens to write")
+    parser.add_argument("--prompt", type=int, default=16, help="tokens to read")
+    parser.add_argument("--batch", type=int, default=8, help="prompts of different lengths, in the second table")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    use_threads()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        reference = llama_134m(folder)
+        ours = models(folder)
+        peers = llama_peers(reference, folder, context=options.prompt + options.new)
+        noise = torch.Generator().manual_seed(0)
+        lengths = [options.prompt * (1 + i) for i in range(options.batch)]
+        one, many = ([torch.randint(1, VOCAB, (n,), generator=noise).tolist() for n in some]
+                     for some in ([options.prompt], lengths))  # fmt: skip
+        speed = memory_speed(torch.device("cpu"))
+        print(f"one prompt of {options.prompt} tokens, {options.new} written; memory {speed / 1e9:.1f} GB/s, "
+              f"{torch.get_num_threads()} threads")  # fmt: skip
+        jobs: dict[str, Callable[[], object]] = {"transformers": lambda: they_write(reference, one, options.new)}
+        jobs |= {name: lambda p=peer: llama_writes(p, one[0], options.new) for name, peer in peers.items()}
+        jobs |= {name: lambda m=model: we_write(m, one, options.new) for name, model in ours.items()}
+        times = interleaved(jobs, repeats=options.repeats, warmup=1)
+        for name, seconds in times.items():
+            moved = step_bytes(ours[name], past=options.prompt, source=0) if name in ours else None
+            report(name, seconds, tokens=options.new, share=moved and moved * options.new / min(seconds) / speed)
+        print(f"\n{options.batch} prompts of {lengths[0]} to {lengths[-1]} tokens, {options.new} written for each")
+        jobs = {"transformers": lambda: they_write(reference, many, options.new)}
+        jobs |= {n: lambda m=ours[n]: we_write(m, many, options.new) for n in (PLAIN, ENGINE, INT8)}
+        together = interleaved(jobs, repeats=max(1, options.repeats // 2), warmup=1)
+        for name, seconds in together.items():
+            report(name, seconds, tokens=options.new * options.batch)
+    ratios = [f"{mine} / {peer} {min(times[peer]) / min(times[mine]):.2f}" for peer, mine in AGAINST if peer in times]
+    ratios += [
+        f"batch {mine} / transformers {min(together['transformers']) / min(together[mine]):.2f}"
+        for mine in (ENGINE, INT8)
+    ]
+    print("ratio " + ", ".join(ratios))
+
+
+def models(folder: Path) -> dict[str, Any]:
+    made = {name: headway.load(folder).model for name in (PLAIN, ENGINE, HALF, INT8)}
+    release(made[PLAIN])
+    prepare(made[ENGINE])
+    prepare(made[HALF], "bf16")
+    prepare(made[INT8], "int8")
+    return made
+
+
+def llama_peers(reference: transformers.LlamaForCausalLM, folder: Path, *, context: int) -> dict[str, Any]:
+    if not (importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("gguf")):
+        return {}
+    peers = {}
+    for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
+        path = folder / f"{quantised}.gguf"
+        write_gguf(reference, path, quantised=quantised)
+        peers[name] = llama_cpp(path, context=context + 8, threads=torch.get_num_threads())
+    return peers
+
+
+def we_write(model: Any, prompts: list[list[int]], new: int) -> None:
+    generate(model, prompts, GenerationSettings(max_new_tokens=new))
+
+
+def they_write(model: transformers.LlamaForCausalLM, prompts: list[list[int]], new: int) -> None:
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in prompts])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts])
+    model.generate(ids, attention_mask=mask, max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0)
+
+
+def llama_writes(peer: Any, prompt: list[int], new: int) -> None:
+    peer.reset()
+    for _ in itertools.islice(peer.generate(prompt, temp=0.0), new):
+        pass
+
+
+def report(name: str, seconds: list[float], *, tokens: int, share: float | None = None) -> None:
+    said = "" if share is None else f"   {share:4.0%} of the bandwidth"
+    print(f"{name:<20} {tokens / min(seconds):8.1f} tokens/s (median {tokens / statistics.median(seconds):8.1f}){said}",
+          flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,7 @@ def test_two_ranks_equal_one(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*torchrun, "--max-restarts=1", "--monitor-interval=0.1", HERE / "rank_run.py", tmp_path]
     afresh = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=afresh, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=afresh, check=False)
     assert done.returncode == 0, done.stderr
 
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]

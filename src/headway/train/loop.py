@@ -7,7 +7,7 @@ stopped run takes up exactly where it was left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from time import monotonic
@@ -37,7 +37,7 @@ from headway.train.source import LossFunction, Source, Status
 from headway.train.spikes import Spikes
 from headway.train.state import clean, locked, save_state, states
 from headway.train.step import Stepper
-from headway.train.world import World, join, parallel, pick_device
+from headway.train.world import World, join, pick_device, spread
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 
@@ -71,9 +71,9 @@ def fit(
     keep_freed_memory()
     with ExitStack() as stack:
         world.first(lambda: stack.enter_context(locked(training)))
+        run = Run(model, source, loss=loss, settings=settings, training=training, world=world, device=device)
         if settings.checkpoint_activations:
-            stack.enter_context(recomputed(model))
-        run = Run(model.to(device), source, loss=loss, settings=settings, training=training, world=world, device=device)
+            stack.enter_context(recomputed(run.replica.learner))
         run.evaluate = evaluate
         run.best = Best(training / "best.safetensors", score, higher_is_better) if score is not None else None
         if world.main:
@@ -116,19 +116,21 @@ class Run:
         self.started = self.drawn = monotonic()
         self.order: tuple[int, Sequence[np.ndarray]] = (-1, ())
         self.schedule = Schedule(settings.schedule, settings.warmup, settings.decay, settings.floor)
+        self.replica = spread(model, world, shard=settings.shard, device=device)
+        learner = self.replica.learner
         self.optimizers = build_optimizers(
-            model,
+            learner,
             kind=settings.optimizer,
             lr=settings.lr,
             matrix_lr=settings.matrix_lr,
             betas=settings.betas,
             eps=settings.eps,
             weight_decay=settings.weight_decay,
+            muon=self.replica.muon,
         )
-        self.average = Average(model, settings.average) if settings.average else None
+        self.average = Average(learner, settings.average) if settings.average else None
         self.stepper = Stepper(
-            model=model,
-            parallel=parallel(model, world),
+            replica=self.replica,
             source=source,
             loss=loss,
             world=world,
@@ -191,11 +193,9 @@ class Run:
             problem = self.best.restore(self.model, status=status, world=self.world)
             if problem is not None:
                 self.warn(problem)
-        elif self.average is not None:
-            with self.average.applied():
-                averaged = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.model.load_state_dict(averaged)
-        self.model.eval()
+        else:
+            self.replica.keep(self.average)
+        self.model.to(self.device).eval()
         self.draw()
         return FitResult(
             steps=status.step,
@@ -219,7 +219,7 @@ class Run:
         found.ready = found.ready and spike is None
         if found.ready:
             if self.settings.clip:
-                clip_grads_with_norm_(self.model.parameters(), self.settings.clip, found.norm, foreach=True)
+                clip_grads_with_norm_(self.replica.learner.parameters(), self.settings.clip, found.norm, foreach=True)
             self.optimizers.scale_lr(status.factor)
             self.optimizers.step()
             if self.average is not None:
@@ -252,8 +252,7 @@ class Run:
             return
         streams = rng.capture()
         self.model.eval()
-        kept = self.average.applied() if self.average is not None else nullcontext()
-        with kept, torch.no_grad(), self.stepper.autocast():
+        with self.replica.kept(self.average), torch.no_grad(), self.stepper.autocast():
             scores: dict[str, float] = self.world.share(self.evaluate(self.model) if self.world.main else None)
             if self.best is not None:
                 self.best.judge(scores, self.model, status=status, world=self.world)
@@ -266,6 +265,7 @@ class Run:
         step, began = self.status.step, monotonic()
         if self.saved == step:
             return
+        self.replica.gather()
         require_finite(self.model, step=step)
         state = snapshot(self)
         path = self.world.first(lambda: save_state(self.training, step, state, keep=self.settings.keep))

@@ -151,7 +151,7 @@ class Muon(torch.optim.Optimizer):
     def _step_stack(self, parameters: list[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
         momenta = [self._momentum(parameter) for parameter in parameters]
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        orthogonalize = self._orthogonalizer(parameters)
+        orthogonalize = self._orthogonalizer(len(parameters), parameters[0])
         updates = list(orthogonalize.x.unbind())
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         if orthogonalize.x.dtype == torch.float32:
@@ -170,12 +170,13 @@ class Muon(torch.optim.Optimizer):
             state["momentum"] = torch.zeros_like(parameter)
         return state["momentum"]
 
-    def _orthogonalizer(self, parameters: list[Tensor]) -> Orthogonalizer:
-        shape, device = parameters[0].shape, parameters[0].device
-        key = len(parameters), shape, device
+    def _orthogonalizer(self, count: int, like: Tensor) -> Orthogonalizer:
+        """For `count` matrices of one shape."""
+        shape, device = like.shape, like.device
+        key = count, shape, device
         if key not in self._orthogonalizers:
             dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-            self._orthogonalizers[key] = Orthogonalizer(len(parameters), *shape, device=device, dtype=dtype)
+            self._orthogonalizers[key] = Orthogonalizer(count, *shape, device=device, dtype=dtype)
         return self._orthogonalizers[key]
 
 

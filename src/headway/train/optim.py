@@ -137,6 +137,7 @@ def build_optimizers(
     betas: tuple[float, float] | None = None,
     eps: float | None = None,
     weight_decay: float = 0.0,
+    muon: type[Muon] = Muon,
 ) -> Optimizers:
     """`lr` is Adam's; `matrix_lr` and `momentum` are Muon's. Without `betas` and `eps` a kind takes its usual ones."""
     if kind not in BETAS:
@@ -150,7 +151,7 @@ def build_optimizers(
     parts: dict[str, Optimizer] = {}
     if kind == "muon" and (matrices := members["matrix"]):
         group = {"params": matrices, "name": "matrix"}
-        parts["muon"] = Muon([group], lr=matrix_lr, momentum=momentum, weight_decay=weight_decay)
+        parts["muon"] = muon([group], lr=matrix_lr, momentum=momentum, weight_decay=weight_decay)
         members["matrix"] = []
     groups = [
         {

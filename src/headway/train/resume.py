@@ -31,8 +31,8 @@ def snapshot(run: Run) -> State:
     named = run.model.state_dict()
     return {
         "model": named,
-        "optimizer": run.optimizers.state_dict(),
-        "average": run.average.state_dict() if run.average is not None else None,
+        "optimizer": run.replica.gathered(run.optimizers.state_dict()),
+        "average": run.replica.gathered(run.average.state_dict()) if run.average is not None else None,
         "ranks": run.world.gather({"rng": rng.capture(), "window": run.window.state()}),
         "status": run.status.numbers(),
         "stepper": {"accumulate": run.stepper.accumulate, "scale": dict(vars(run.stepper.scale))},
@@ -51,12 +51,9 @@ def restore(run: Run, state: State) -> list[str]:
     if state["ties"] != ties(run.model.state_dict()):
         raise TrainingError(f"the saved state does not fit this model: tied weights were {state['ties']}")
     try:
-        run.model.load_state_dict(state["model"])
-        run.optimizers.load_state_dict(state["optimizer"])
+        run.replica.load(state, run.optimizers, run.average)
     except (RuntimeError, ValueError, KeyError) as error:
         raise TrainingError(f"the saved state does not fit this model: {error}") from error
-    if run.average is not None:
-        run.average.load_state_dict(state["average"])
     vars(run.status).update(state["status"])
     run.pace.restart(run.status)
     run.stepper.accumulate = max(state["stepper"]["accumulate"], run.settings.accumulate)

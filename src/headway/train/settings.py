@@ -13,6 +13,7 @@ from headway.train.schedule import Kind, Schedule
 Optimizer = Literal["muon", "adamw", "adam"]
 Every = int | str  # 500 = steps; "90s", "10m" = time; "epoch" = at each epoch's end; 0 = only at the end
 
+SHARDS = ("none", "full")
 PRECISIONS = ("fp32", "bf16", "fp16")
 BATCH_UNITS = ("examples", "tokens")
 REPORTS = ("tensorboard", "wandb", "trackio")
@@ -62,6 +63,7 @@ class Settings:
 
     precision: str = "fp32"
     checkpoint_activations: bool = False  # recompute blocks in the backward pass: less memory, a third more time
+    shard: str = "none"  # full: weights, gradients and optimiser state are spread over the ranks
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class Settings:
         Schedule(self.schedule, self.warmup, self.decay, self.floor)
         self._choose("optimizer", get_args(Optimizer))
         self._choose("precision", PRECISIONS)
+        self._choose("shard", SHARDS)
         self._choose("batch_unit", BATCH_UNITS)
         for name in self.report:
             if name not in REPORTS:

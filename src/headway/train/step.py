@@ -23,7 +23,7 @@ from headway.train import rng
 from headway.train.autopsy import Case, autocast
 from headway.train.blame import is_out_of_memory, lines
 from headway.train.source import LossFunction, Source
-from headway.train.world import World
+from headway.train.world import Replica, World
 
 
 @dataclass
@@ -58,8 +58,7 @@ class Gradients:
 
 @dataclass
 class Stepper:
-    model: nn.Module
-    parallel: nn.Module
+    replica: Replica
     source: Source
     loss: LossFunction
     world: World
@@ -90,13 +89,14 @@ class Stepper:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(len(indices), error)
-            self.model.zero_grad(set_to_none=True)
+            self.replica.learner.zero_grad(set_to_none=True)
             rng.restore(streams)
         # Read at every step, at once: an update must never be made from a value that is not finite.
         total, found.size = torch.stack([found.total, found.norm]).tolist()
         finite = isfinite(total) and isfinite(found.size)
         if not finite and (not isfinite(total) or self.factor <= 1):
-            raise self._blame(batches, step=step, streams=streams)
+            with self.replica.kept() as model:
+                raise self._blame(model, batches, step=step, streams=streams)
         self.scale.update(finite)
         found.ready = finite
         return found
@@ -109,11 +109,10 @@ class Stepper:
         if count == 0:
             where = [place for batch in batches for place in batch.where]
             raise TrainingError(f"a batch has nothing to predict: {lines(where)}")
-        if (
-            not batches
-        ):  # more ranks than examples: take part with weight 0, since every rank must meet in the backward pass
+        # Every rank meets the others in every pass: one with fewer examples takes part with weight 0.
+        while len(batches) < min(self.accumulate, -(-len(indices) // self.world.size)):
             spare = self.source.load(indices[:1], epoch)
-            batches = [Batch(inputs=spare.inputs, targets=spare.targets, count=0, where=[])]
+            batches.append(Batch(inputs=spare.inputs, targets=spare.targets, count=0, where=[]))
         return batches, int(count), int(rows)
 
     def _backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
@@ -121,24 +120,21 @@ class Stepper:
         parts: dict[str, Tensor] = {}
         weight = self.factor * self.world.size / count  # DDP averages over ranks: undo that
         for number, batch in enumerate(batches, start=1):
-            with self._unsynced(last=number == len(batches)):
+            with nullcontext() if number == len(batches) else self.replica.unsynced():
                 with self.autocast():
-                    found = self.loss(self.parallel, batch.to(self.device))
+                    found = self.loss(self.replica.parallel, batch.to(self.device))
                 share = weight if batch.count else 0.0
                 (found.total.float() * share).backward()
             if batch.count:
                 total += found.total.detach()
                 for name, part in found.parts.items():
                     parts[name] = part.detach() + parts.get(name, 0.0)
-        grads = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        grads = [parameter.grad for parameter in self.replica.learner.parameters() if parameter.grad is not None]
         if self.factor != 1:
             torch._foreach_div_(grads, self.factor)
-        norm = get_total_norm(grads, foreach=True)
+        norm = self.replica.number(get_total_norm(grads, foreach=True))
         where = [place for batch in batches for place in batch.where]
         return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, where=where)
-
-    def _unsynced(self, *, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last or self.world.size == 1 else self.parallel.no_sync()  # type: ignore[operator]
 
     def _halve(self, rows: int, error: BaseException) -> None:
         if self.world.size > 1:
@@ -152,11 +148,11 @@ class Stepper:
         self.accumulate *= 2
         self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
 
-    def _blame(self, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
+    def _blame(self, model: nn.Module, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
         """Find the micro-batch and the module at fault, and keep them for `headway replay`."""
         for batch in batches:
             case = Case(step, batch, self.precision, self.factor, self.device, streams)
-            culprit = case.examine(self.model, self.loss).culprit
+            culprit = case.examine(model, self.loss).culprit
             if culprit is not None:
                 break
             streams = rng.capture()
@@ -164,7 +160,7 @@ class Stepper:
             culprit = "no module when run again" + (" on this rank" if self.world.size > 1 else "")
         path = self.training / (f"autopsy-{step}" + (f"-rank{self.world.rank}" if not self.world.main else ""))
         try:
-            case.save(path, self.model, culprit)
+            case.save(path, model, culprit)
             kept = f"look at it again with `headway replay {path}`"
         except TrainingError as error:
             kept = f"the batch could not be kept: {error}"

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.errors import HeadwayError, TrainingError
+from headway.train.average import Average
+from headway.train.muon import Muon
+from headway.train.optim import Optimizers
 
 Result = TypeVar("Result")
 
@@ -81,11 +85,60 @@ class Parallel(DistributedDataParallel):
             return getattr(super().__getattr__("module"), name)
 
 
-def parallel(model: nn.Module, world: World) -> nn.Module:
-    """The model whose backward pass averages gradients over the ranks."""
-    if world.size == 1:
-        return model
-    return Parallel(model, find_unused_parameters=True)
+class Replica:
+    """A rank has all of the model, and that is what learns. (`Shards` spreads it over the ranks instead.)"""
+
+    muon = Muon
+
+    def __init__(self, model: nn.Module, world: World, device: torch.device) -> None:
+        self.model = self.learner = model.to(device)
+        self.world, self.device = world, device
+        # whose backward pass averages gradients over the ranks
+        self.parallel = Parallel(model, find_unused_parameters=True) if world.size > 1 else model
+
+    def unsynced(self) -> AbstractContextManager[Any]:
+        """Gradients stay with their rank while inside: not the last micro-batch."""
+        return self.parallel.no_sync() if isinstance(self.parallel, Parallel) else nullcontext()
+
+    def number(self, value: Tensor) -> Tensor:
+        """What was computed of all gradients, on every rank."""
+        return value
+
+    def gather(self) -> None:
+        """Fill the model with what was learnt."""
+
+    @contextmanager
+    def kept(self, average: Average | None = None) -> Iterator[nn.Module]:
+        """While inside, the model is whole, on the device, and has the learnt weights, or their average."""
+        with average.applied() if average is not None else nullcontext():
+            yield self.model
+
+    def keep(self, average: Average | None) -> None:
+        """Leave the model with the learnt weights, or their average."""
+        if average is not None:
+            with average.applied():
+                averaged = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.model.load_state_dict(averaged)
+
+    def gathered(self, state: Any) -> Any:
+        """A state as one process has it; other ranks than the first may get less."""
+        return state
+
+    def load(self, state: dict[str, Any], optimizers: Optimizers, average: Average | None) -> None:
+        """Put back the parts of a state that belong to parameters."""
+        self.model.load_state_dict(state["model"])
+        optimizers.load_state_dict(state["optimizer"])
+        if average is not None:
+            average.load_state_dict(state["average"])
+
+
+def spread(model: nn.Module, world: World, *, shard: str, device: torch.device) -> Replica:
+    """The model as this rank has it."""
+    if shard == "none" or world.size == 1:
+        return Replica(model, world, device)
+    from headway.train.shard import Shards  # half a second that others need not wait
+
+    return Shards(model, world, device)
 
 
 def pick_device(name: str) -> torch.device:

@@ -1,0 +1,70 @@
+"""A model spread over ranks learns what a whole one does, and leaves the same files."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headway.errors import ConfigError
+from headway.train.settings import Settings
+from headway.train.state import load_state, states
+
+HERE = Path(__file__).parent
+ours = SimpleNamespace(**runpy.run_path(str(HERE / "shard_run.py"), run_name="shard_run"))
+TOLERANCE = 1e-5  # of losses, gradient norms and scores
+WEIGHTS = 1e-4  # Adam makes much of a gradient that is nothing but rounding
+
+
+def course(history: list[dict]) -> list[float]:
+    return [value for entry in history if "loss" in entry for value in (entry["loss"], entry["norm"])]
+
+
+def scores(history: list[dict]) -> list[float]:
+    return [entry["scores"]["loss"] for entry in history if "scores" in entry]
+
+
+def close(one: dict, two: dict, *, tolerance: float = WEIGHTS) -> bool:
+    assert list(one) == list(two)
+    return all(torch.allclose(one[name], two[name], atol=tolerance) for name in one)
+
+
+def test_shards_equal_one_process(tmp_path):
+    plain = ours.RUNS["plain"]
+    ours.run(tmp_path / "begun", callbacks=[ours.stop_at(3)], **plain)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
+    command = [sys.executable, HERE / "shard_run.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+
+    for name, ranks in {"plain": 2, "adam": 2, "three": 3}.items():
+        result, model = ours.run(tmp_path / name, **ours.RUNS[name], **(ours.SCORED if name == "plain" else {}))
+        for rank in range(ranks):
+            history = json.loads((tmp_path / f"{name}-{rank}.json").read_text())
+            if rank == 0:
+                assert course(history) == pytest.approx(course(result.history), abs=TOLERANCE)
+                assert scores(history) == pytest.approx(scores(result.history), abs=TOLERANCE)
+            assert close(model.state_dict(), torch.load(tmp_path / f"{name}-{rank}.pt", weights_only=True))
+        spread, whole = (load_state(states(tmp_path / run / "training")[0]) for run in (f"{name}-sharded", name))
+        assert spread.keys() == whole.keys() and spread["ties"] == whole["ties"] != []
+        assert close(spread["model"], whole["model"])
+        for part, saved in whole["optimizer"].items():
+            for place, kept in saved["state"].items():
+                assert close(kept, spread["optimizer"][part]["state"][place])
+
+    # One rank until step 3, two with shards until 9, one again to the end.
+    before = load_state(states(tmp_path / "begun" / "training")[0])["model"]
+    result, model = ours.run(tmp_path / "begun", seed=2, resume=True, **plain)
+    expected, _ = ours.run(tmp_path / "undisturbed", **plain)
+    assert course(result.history) == pytest.approx(course(expected.history), abs=TOLERANCE)
+    assert not close(before, model.state_dict())
+
+
+def test_an_unknown_way_to_shard_is_refused():
+    with pytest.raises(ConfigError, match="shard: 'half' is not one of none, full"):
+        Settings(steps=1, shard="half")

@@ -72,9 +72,16 @@ bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nan
 	$(RUN) -m benchmarks.shakespeare $(REAL)/data/tinyshakespeare/input.txt $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(RUN) -m benchmarks.finetune $(REAL)/data
 	$(RUN) -m benchmarks.page
+	$(RUN) -m benchmarks.decode
+	$(RUN) -m benchmarks.prefill
+	$(RUN) -m benchmarks.translate
+	$(RUN) -m benchmarks.embed
+	$(RUN) -m benchmarks.speculate $(if $(wildcard $(REAL)/weights/stories15M),--model $(REAL)/weights/stories15M)
+	$(RUN) -m benchmarks.startup
 
 bench-peers: install  ## what `make bench` compares with, besides the developer tools
-	$(PIP_INSTALL) accelerate bertviz
+	$(PIP_INSTALL) accelerate bertviz sentence-transformers ctranslate2 gguf
+	-$(PIP_INSTALL) llama-cpp-python  # built here, where there is a C++ compiler; without it its lines are left out
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -100,7 +100,7 @@ def llama_peers(reference: transformers.LlamaForCausalLM, folder: Path, *, conte
 
 
 def we_write(model: Any, prompts: list[list[int]], new: int) -> None:
-    generate(model, prompts, GenerationSettings(max_new_tokens=new))
+    generate(model, prompts, GenerationSettings(max_new_tokens=new, speculate=False))
 
 
 def they_write(model: transformers.LlamaForCausalLM, prompts: list[list[int]], new: int) -> None:

@@ -62,7 +62,7 @@ def test_logits_are_those_of_a_fresh_reading():
         torch.testing.assert_close(one.values, other.values, atol=1e-5, rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     requests=st.lists(
         st.tuples(

@@ -99,7 +99,7 @@ def test_encoder_decoders_too(pair_of, family, temperature):
     assert with_[0].ids == without[0].ids
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     prompt=st.lists(st.integers(0, 5), min_size=1, max_size=24),
     temperature=st.sampled_from([0.0, 0.2, 0.7]),

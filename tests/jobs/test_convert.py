@@ -11,6 +11,7 @@ from support.parity import Case, inputs_for, make_pair, reference_logits
 from support.writers import GPT2, LLAMA, MARIAN, T5
 
 import headway
+from headway import jobs
 from headway.checkpoints import TensorFiles
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.jobs.convert import certify, convert
@@ -102,11 +103,11 @@ def test_the_certificate_sees_damage(llama):
     assert sound.agreement > 0.9 > broken.agreement
     assert broken.mean > 10 * sound.mean
     ratios = [abs(c.perplexity_after / c.perplexity_before - 1) for c in (sound, broken)]
-    assert ratios[0] < 0.01 < ratios[1]
+    assert ratios[0] < 0.005 and ratios[1] > 3 * ratios[0]
 
 
 def test_a_text_of_ones_own(tmp_path: Path):
-    headway.train(
+    jobs.train(
         "generate", out=tmp_path / "run", steps=2, settings={"model.width": 32, "model.layers": 1, "task.vocab": 300}
     )
     (tmp_path / "mine.txt").write_text("a line of text\n" * 40)
@@ -124,7 +125,7 @@ def test_a_text_of_ones_own(tmp_path: Path):
 
 def test_a_recurrent_model_can_be_made_smaller_too(tmp_path: Path):
     settings = {"model.width": 32, "task.vocab": 300, "task.architecture": "bahdanau-gru"}
-    headway.train("translate", out=tmp_path / "run", steps=1, settings=settings)
+    jobs.train("translate", out=tmp_path / "run", steps=1, settings=settings)
     certificate = convert(tmp_path / "run", tmp_path / "out", to="bf16")
     assert certificate.agreement > 0.8 and certificate.perplexity_after is not None
 
@@ -132,7 +133,7 @@ def test_a_recurrent_model_can_be_made_smaller_too(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"to": "int4"}, "choose one of int8, fp32"),
+        ({"to": "int4"}, "choose one of int8, bf16"),
         ({"to": "bf16", "group": 16}, "group 16 is for int8"),
         ({"to": "int8", "group": 7}, "group 7 does not divide"),
     ],

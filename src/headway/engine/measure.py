@@ -96,7 +96,7 @@ def _writing(model: Decoder | EncoderDecoder, prompt: int, new: int, limits: Fac
             "give fewer with --prompt-tokens and --new-tokens"
         )
     ids = torch.randint(cast(Any, reader.config.embedding).vocab, (prompt,), generator=torch.Generator().manual_seed(0))
-    settings = GenerationSettings(max_new_tokens=new, min_new_tokens=new)
+    settings = GenerationSettings(max_new_tokens=new, min_new_tokens=new, speculate=False)
     ways: dict[str, Any] = {"prompts": [ids.tolist()]}
     if isinstance(model, EncoderDecoder):
         ways = {"prompts": [[model.config.start_id]], "sources": [ids.tolist()]}

@@ -1,0 +1,70 @@
+"""Reading a prompt of 512 tokens until the first token is known, against transformers and llama.cpp (f32 and Q8_0): the
+same 134M weights of LLaMA's shape, interleaved, two threads for all.
+
+    python -m benchmarks.prefill [--weights int8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import headway
+from benchmarks.models import VOCAB, llama_134m
+from benchmarks.peers import llama_cpp, write_gguf
+from benchmarks.timing import interleaved, row, use_threads
+from headway.engine.measure import flop_speed, read_flops
+from headway.generate import GenerationSettings, generate
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--weights", help="of headway: int8, bf16, …; default: fp32")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    use_threads()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        reference = llama_134m(folder)
+        ours = headway.load(folder, weights=options.weights)
+        ids = torch.randint(VOCAB, (options.tokens,)).tolist()
+        one = GenerationSettings(max_new_tokens=1)
+        jobs: dict[str, Callable[[], object]] = {
+            "transformers": lambda: reference(torch.tensor([ids]), logits_to_keep=1).logits.argmax(),
+            "headway": lambda: generate(ours.model, [ids], one),  # type: ignore[arg-type]
+        }
+        if importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("gguf"):
+            for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
+                path = folder / f"{quantised}.gguf"
+                write_gguf(reference, path, quantised=quantised)
+                peer = llama_cpp(path, context=options.tokens + 8, threads=torch.get_num_threads())
+                jobs[name] = lambda peer=peer: read(peer, ids)
+        times = interleaved(jobs, repeats=options.repeats, warmup=1)
+    ratios = []
+    for name in jobs:
+        if name != "headway":
+            line, ratio = row(f"prefill {options.tokens}", times, peer=name, ours="headway")
+            ratios.append(f"{name} {ratio:.2f}")
+            print(line)
+    done = read_flops(ours.config.stack, options.tokens) / min(times["headway"])  # type: ignore[union-attr]
+    limit = flop_speed(torch.device("cpu"))
+    print(f"headway {options.tokens / min(times['headway']):.0f} tokens/s, {done / 1e9:.0f} GFLOP/s = "
+          f"{done / limit:.0%} of the fp32 product's {limit / 1e9:.0f}")  # fmt: skip
+    print(f"ratio {', '.join(ratios)}")
+
+
+def read(peer: Any, ids: list[int]) -> None:
+    peer.reset()
+    peer.eval(ids)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Real weights in integers: what a person would notice of it."""
+
+from pathlib import Path
+
+import headway
+from headway.engine.int8 import Int8Linear
+from headway.generate import GenerationSettings, generate
+from headway.jobs.convert import certify, convert
+
+
+def stories(bundle: headway.Bundle) -> str:
+    """Written by the model itself, so that it is text of the kind that it knows."""
+    chosen = GenerationSettings(max_new_tokens=200, temperature=0.8, seed=1)
+    found = generate(bundle.model, [[1]] * 12, chosen, tokenizer=bundle.tokenizer)  # type: ignore[arg-type]
+    return "\n".join(" ".join((answers[0].text or "").split()) for answers in found)
+
+
+def test_stories15m_in_int8_is_as_little_surprised_by_stories(real_data: Path, tmp_path: Path) -> None:
+    folder, text, out = real_data / "weights" / "stories15M", tmp_path / "stories.txt", tmp_path / "int8"
+    text.write_text(stories(headway.load(folder)))
+    certificate = convert(folder, out, to="int8", text=text)
+    assert certificate.perplexity_before is not None and certificate.perplexity_after is not None
+    assert certificate.compared > 1500 and certificate.perplexity_before < 8, "control: it knows such stories"
+    assert certificate.perplexity_after / certificate.perplexity_before < 1.005
+    assert certificate.agreement is not None and certificate.agreement > 0.97
+    assert certificate.bytes_after < 0.3 * certificate.bytes_before
+    coarse = certify(headway.load(folder), with_four_bits(out), text=text)
+    assert coarse.perplexity_after is not None
+    assert coarse.perplexity_after / certificate.perplexity_before > 1.02, "control: fewer bits would show"
+
+
+def with_four_bits(folder: Path) -> headway.Bundle:
+    bundle = headway.load(folder)
+    for module in bundle.model.modules():
+        if isinstance(module, Int8Linear):
+            module.weight.copy_((module.weight.float() / 16).round().mul(16).clamp(-112, 112).to(module.weight.dtype))
+    return bundle

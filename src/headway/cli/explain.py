@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from headway.cli.app import app
 from headway.cli.options import say
 from headway.cli.using import note_unfinished
 from headway.errors import InputError
-
-if TYPE_CHECKING:
-    from headway.explain.explanation import Explanation
 
 
 @app.command()
@@ -45,8 +42,7 @@ def explain(
     from headway.explain.explanation import Explanation
     from headway.explain.explanation import explain as explained
 
-    if view is not None and png is None and svg is None:
-        raise InputError("--view says what --png or --svg draws: give one of them")
+    pictures = _pictures(png, svg, view=view)
     if example is not None:
         from headway.explain.examples import example as worked
 
@@ -58,25 +54,33 @@ def explain(
     else:
         note_unfinished(model)
         found = explained(model, given, against=against, layers=_numbers(layers), first=first, last=last)
-    for path in (png, svg):
-        if path is not None:
-            _draw(found, view, path, ending=".png" if path is png else ".svg")
+    for path in pictures:
+        found.draw(view, path=path)  # type: ignore[arg-type]
+        say(str(path))
     if terminal:
         from headway.explain.terminal import show
 
         show(found.story)
-    if out is not None or not (terminal or png or svg):
+    if out is not None or not (terminal or pictures):
         page = found.save(out or Path("explain.html"))
         say(f"{page}  {page.stat().st_size / 1e6:.1f} MB; open it in a browser, no network is needed")
         for line in found.story.note:
             say(f"note: {line}")
 
 
-def _draw(found: Explanation, view: str | None, path: Path, *, ending: str) -> None:
-    if path.suffix.lower() != ending:
-        raise InputError(f"{path}: a picture asked for with --{ending[1:]} ends in {ending}")
-    found.draw(view, path=path)  # type: ignore[arg-type]
-    say(str(path))
+def _pictures(png: Path | None, svg: Path | None, *, view: str | None) -> list[Path]:
+    """The files to draw, refused before anything is worked out."""
+    from headway.explain.views import VIEWS
+
+    wanted = [(path, ending) for path, ending in ((png, ".png"), (svg, ".svg")) if path is not None]
+    for path, ending in wanted:
+        if path.suffix.lower() != ending:
+            raise InputError(f"{path}: a picture asked for with --{ending[1:]} ends in {ending}")
+    if view is not None and view not in VIEWS:
+        raise InputError(f"--view {view!r} is not one of {', '.join(VIEWS)}")
+    if view is not None and not wanted:
+        raise InputError("--view says what --png or --svg draws: give one of them")
+    return [path for path, _ in wanted]
 
 
 def _numbers(text: str | None) -> list[int] | None:

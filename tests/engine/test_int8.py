@@ -35,47 +35,6 @@ def test_a_group_must_divide() -> None:
         quantise_weight(torch.randn(2, 48), 9)
 
 
-@pytest.mark.parametrize("inputs", [5, 16, 48, 77, 4096])
-@pytest.mark.parametrize("stored", ["fp32", "bf16", "int8", "int8 in groups"])
-@torch.no_grad()
-def test_the_compiled_product_is_the_written_out_one(stored: str, inputs: int) -> None:
-    """For every number of tokens a tile can have left over, and sizes that fill no vector."""
-    pytest.importorskip("numba")
-    from headway.engine.product import product
-
-    group = 16 if stored == "int8 in groups" and inputs % 16 == 0 else None
-    weight = torch.randn(37, inputs)
-    codes, scale = quantise_weight(weight, group) if "int8" in stored else (weight, None)
-    if stored == "bf16":
-        codes = weight.bfloat16()
-    exact = (dequantise(codes, scale) if scale is not None else codes).double()
-    for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 33):
-        x = torch.randn(tokens, inputs)
-        x[0] *= 1e3  # a token's size is its own affair
-        expected = F.linear(x.double(), exact)
-        error = (product(x, codes, scale) - expected).abs() / expected.abs().amax(1, keepdim=True)
-        assert error.max() < (1e-3 if "int8" in stored else 1e-5), (tokens, error.max())
-
-
-@torch.no_grad()
-def test_the_largest_sums_do_not_overflow() -> None:
-    pytest.importorskip("numba")
-    from headway.engine.product import product
-
-    weight, x = torch.ones(16, 16384), torch.ones(5, 16384)
-    codes, scale = quantise_weight(weight)
-    torch.testing.assert_close(product(x, codes, scale), torch.full((5, 16), 16384.0), rtol=1e-3, atol=0)
-    torch.testing.assert_close(product(-x, codes, scale), torch.full((5, 16), -16384.0), rtol=1e-3, atol=0)
-
-
-@torch.no_grad()
-def test_a_token_of_zeros_gives_zeros() -> None:
-    pytest.importorskip("numba")
-    from headway.engine.product import product
-
-    assert (product(torch.zeros(1, 32), *quantise_weight(torch.randn(8, 32))) == 0).all()
-
-
 def decoder() -> nn.Module:
     model = build(recipes.decoder(SIZE, "modern", vocab=60, context=64)).eval()
     with torch.no_grad():

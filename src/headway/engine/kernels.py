@@ -54,9 +54,9 @@ def _rest_int8(w: int, x: int, begin: int, end: int, scale: int, factor: int) ->
 
 def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) -> Any:
     """y[token, row] for the rows from `begin` to `end`; `y_row` bytes lie between the tokens of y. For int8, x holds
-    the tokens rounded to 16 bits, and `factors` what gives them their size back."""
-    one, two, four, eight = family
-    short = w_size == 1  # rows so short that two are read at once, even for one token
+    the tokens rounded to 16 bits, and `factors` what gives them their size back. A block of rows comes from memory for
+    the first tokens, and is near for the others."""
+    one, four, eight = family
 
     @fast
     def multiply(
@@ -68,9 +68,9 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
         block = max(2, BLOCK // w_row // 2 * 2)
         for first in range(begin, end, block):
             last = min(end, first + block)
-            pairs = first + (last - first) // 2 * 2
             for token in range(0, together, 4):
                 here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
+                pairs = first + (last - first) // 2 * 2 if token else first
                 for row in range(first, pairs, 2):
                     at, scales = w + row * w_row, scale + row * s_row
                     eight(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
@@ -79,10 +79,7 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
                     four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
             for token in range(together, tokens):
                 here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                for row in range(first, pairs if short else first, 2):
-                    at, scales = w + row * w_row, scale + row * s_row
-                    two(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-                for row in range(pairs if short else first, last):
+                for row in range(first, last):
                     at, scales = w + row * w_row, scale + row * s_row
                     one(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
         if whole < inputs:

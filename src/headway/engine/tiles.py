@@ -80,20 +80,19 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
             def several(turn: Value, sums: Sequence[Value]) -> list[Value]:
                 first = builder.mul(turn, whole(unroll))
                 fetch_lines(builder, weights, first, WIDE * size, unroll)
-                done: list[Value] = []
+                sets = [sums[i : i + every] for i in range(0, len(sums), every)]
                 for i in range(unroll):
-                    some = sums[i * rows * tokens : (i + 1) * rows * tokens]
-                    done += product(builder.add(first, whole(i)), some)
-                return done
+                    sets[i % len(sets)] = product(builder.add(first, whole(i)), sets[i % len(sets)])
+                return [value for some in sets for value in some]
 
-            zeros = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (rows * tokens * unroll)
+            every = rows * tokens
+            alone = min(unroll, max(1, WIDE // every))  # sums of the same that do not wait for each other
+            zeros = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (every * alone)
             turns = builder.sdiv(steps, whole(unroll))
             sums = repeat(builder, turns, zeros, several)
-            every = rows * tokens
             folded = sums[:every]
-            for i in range(1, unroll):
-                later = sums[i * every : (i + 1) * every]
-                folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, later, strict=True)]
+            for i in range(every, len(sums), every):
+                folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, sums[i : i + every], strict=True)]
             done = builder.mul(turns, whole(unroll))
             rest = builder.sub(steps, done)
             folded = repeat(builder, rest, folded, lambda turn, sums: product(builder.add(done, turn), sums))
@@ -210,17 +209,17 @@ def write(
         store(builder, number, builder.add(places[i // rows], whole(4 * (i % rows))))
 
 
-def tiles(make: Callable[..., Any], **options: Any) -> tuple[Any, Any, Any, Any]:
-    """(rows, tokens): (1, 1), (2, 1), (1, 4) and (2, 4)."""
+def tiles(make: Callable[..., Any], *, step: int, **options: Any) -> tuple[Any, Any, Any]:
+    """(rows, tokens): (1, 1) and (1, 4), for weights that come from memory, and (2, 4) for those already near. What was
+    measured: rows from memory are fastest one at a time, each line asked for ahead; near, two at a time without."""
     return (
         make(rows=1, tokens=1, unroll=4, **options),
-        make(rows=2, tokens=1, unroll=4, **options),
-        make(rows=1, tokens=4, unroll=1, **options),
+        make(rows=1, tokens=4, unroll=LINE // step, **options),
         make(rows=2, tokens=4, unroll=1, **options),
     )
 
 
-FLOAT32 = tiles(float_tile, read=float32_at, size=4)
-BFLOAT16 = tiles(float_tile, read=bfloat16_at, size=2)
-INT8 = tiles(int8_tile)
+FLOAT32 = tiles(float_tile, step=4 * WIDE, read=float32_at, size=4)
+BFLOAT16 = tiles(float_tile, step=2 * WIDE, read=bfloat16_at, size=2)
+INT8 = tiles(int8_tile, step=STEP)
 KEYS = float_tile(float32_at, size=4, rows=4, tokens=1, unroll=1)  # four keys meet one query

@@ -99,8 +99,8 @@ def test_answers_search_with_beams_and_without_repeats(task, model, monkeypatch)
         asked.append(settings)
         return real(model, prompts, settings, **rest)
 
-    real = translate.search
-    monkeypatch.setattr(translate, "search", search)
+    real = translate.write
+    monkeypatch.setattr(translate, "write", search)
     task.answer(model, ["The cat sat."])
     task.answer(model, ["The cat sat."], beams=1, no_repeat_ngram=0)
     assert [(one.beams, one.no_repeat_ngram) for one in asked] == [(4, 3), (1, 0)]

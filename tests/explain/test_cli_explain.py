@@ -87,7 +87,7 @@ def test_worked_examples(tmp_path: Path) -> None:
         (["--example", "nothing"], "the examples are chasing"),
         ([], "takes MODEL and INPUT"),
         (["MODEL", "May 3", "--layers", "x"], "such as 0,5"),
-        (["MODEL", "May 3", "--layers", "9"], "layers are 0 to"),
+        (["MODEL", "May 3", "--against", "05-03", "--layers", "9"], "layers are 0 to"),
         (["MODEL", "May 3", "--view", "heads"], "--png or --svg"),
         (["MODEL", "May 3", "--png", "a.svg"], r"ends in \.png"),
         (["MODEL", "May 3", "--png", "a.png", "--view", "lines"], "not one of attention"),

@@ -100,7 +100,8 @@ def go_on(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer | None, *, st
     fed, out = list(ids), list[story.Step]()
     while len(out) < room and (not out or tokenizer is None or out[-1].id != tokenizer.eos_id):
         with record(model, tap, queries=[-1]) as seen:
-            scores = model.step(torch.tensor([fed], device=bundle.device), cache)[0].float().cpu()
+            output = model(torch.tensor([fed], device=bundle.device), cache=cache, last=True)
+        scores = output.logits[0, -1].float().cpu()
         best = int(scores.argmax())
         looked = array(seen[tap][0][0, :, 0])  # (head, key)
         (text,) = name([best])

@@ -85,7 +85,11 @@ function oneHead(body) {
   const map = heatMap({
     ...{ name: "weights", index: (i, j) => [chosen.head, i, j], shape: attention.weights.shape, matrix: weights },
     ...{ rows: asks, columns: looked, rowWord: "looks", kind: "weight", most: 1, label: `weights of ${name}` },
-    ...{ cell: squareCell(body, looked.length, paired ? 2 : 1), square: true, hidden: (i, j) => !mask.at(i, j) },
+    ...{
+      cell: squareCell(body, looked.length, paired ? 2 : 1),
+      square: true,
+      hidden: (i, j) => !mask.values[i * looked.length + j],
+    },
     pick: (query, key) => choose({ query, key }),
   });
   map.choose(chosen.query, chosen.key);

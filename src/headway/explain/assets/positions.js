@@ -115,7 +115,7 @@ function distances(body) {
     const map = heatMap({
       ...{ name: "bias", index: (i, j) => [chosen.head, i, j], shape, matrix: tensor(attention.bias).of(chosen.head) },
       ...{ rows: texts(attention.queries), columns: texts(attention.keys), kind: "signed", square: true },
-      ...{ cell: squareCell(body, shape[2]), hidden: (i, j) => !mask.at(i, j) },
+      ...{ cell: squareCell(body, shape[2]), hidden: (i, j) => !mask.values[i * shape[2] + j] },
     });
     return place.replaceChildren(
       figure("bias", `what ${layerName(attention)}, head ${chosen.head} adds to each score`, map),

@@ -7,8 +7,6 @@ function verdict(term, most) {
   return term === 0 ? "nothing" : `${size}${term > 0 ? "match ✓" : "mismatch ✗"}`;
 }
 
-let termsShown = null; // as the reader left it
-
 function oneProduct(attention, work, asks, looked) {
   const key = tensor(attention.k).of(work.shared, chosen.key).values;
   const products = terms(work.asked, key);
@@ -23,14 +21,6 @@ function oneProduct(attention, work, asks, looked) {
     const bar = el("i", { css: { "--size": Math.abs(term) / (most || 1) } });
     return describe(el("div", { class: "term", "data-sign": Math.sign(term), "data-walk": "1" }, bar), () => lines(i));
   });
-  const rows = products.map((term, i) =>
-    line(String(i), [
-      cell(fixed(work.asked[i]), () => [`q[${i}] = ${number(work.asked[i], 6)}`]),
-      cell(fixed(key[i]), () => [`k[${i}] = ${number(key[i], 6)}`]),
-      barCell(term, most, fixed(term), () => lines(i)),
-      el("td", { text: verdict(term, most) }),
-    ]),
-  );
   const letter = (name) => el("span", { class: name, text: { q: "query", k: "key" }[name] });
   const question = [
     ...["Does the ", letter("k"), " of ", bdi(looked[chosen.key]), ` (token ${chosen.key}) fit the `, letter("q")],
@@ -59,13 +49,35 @@ function oneProduct(attention, work, asks, looked) {
         `the sum of ${products.length} terms`,
       ]),
     ),
-    el(
-      "details",
-      { open: termsShown ?? few, ontoggle: (event) => (termsShown = event.target.open) },
-      el("summary", { text: `all ${products.length} terms as numbers` }),
-      table(["i", "q", "k", "q × k", "fit"], rows),
-    ),
+    allTerms(work.asked, key, products, lines),
   ];
+}
+
+let termsShown = null; // as the reader left it
+
+// Every term in a table, which is made when it is opened.
+function allTerms(q, k, products, lines) {
+  const most = largestSize(products);
+  const open = termsShown ?? products.length <= 8;
+  const rows = () =>
+    products.map((term, i) =>
+      line(String(i), [
+        cell(fixed(q[i]), () => [`q[${i}] = ${number(q[i], 6)}`]),
+        cell(fixed(k[i]), () => [`k[${i}] = ${number(k[i], 6)}`]),
+        barCell(term, most, fixed(term), () => lines(i)),
+        el("td", { text: verdict(term, most) }),
+      ]),
+    );
+  const node = el("details", { open }, el("summary", { text: `all ${products.length} terms as numbers` }));
+  const fillIn = () => {
+    if (node.open && node.children.length === 1) node.append(table(["i", "q", "k", "q × k", "fit"], rows()));
+  };
+  node.addEventListener("toggle", () => {
+    termsShown = node.open;
+    fillIn();
+  });
+  fillIn();
+  return node;
 }
 
 function cells(values, name) {

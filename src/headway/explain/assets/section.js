@@ -45,6 +45,11 @@ function inPlace(body, redraw) {
   if (focused >= 0 && !body.contains(document.activeElement)) focusable()[focused]?.focus({ preventScroll: true });
 }
 
+function inView(node) {
+  const { top, bottom } = node.getBoundingClientRect();
+  return bottom > 0 && top < window.innerHeight;
+}
+
 function watchSteps() {
   const observer = new IntersectionObserver(
     (entries) => {
@@ -61,7 +66,7 @@ function watchSteps() {
     for (const self of steps) {
       if (!self.drawn) continue;
       self.stale = true;
-      if (self.near) self.draw();
+      if (inView(self.node)) self.draw();
     }
     later(() => steps.filter((self) => self.drawn).forEach((self) => self.draw()));
   });

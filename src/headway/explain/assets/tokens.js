@@ -30,7 +30,7 @@ function buildTokens(body) {
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && WORDS.tokens),
       el("h3", { dir: "auto", text: sequence.label }),
       sequence.picture ? picture(sequence.picture) : "",
-      whole ? el("blockquote", { dir: "auto", text: text.trim() }) : "",
+      whole ? el("blockquote", { dir: "auto", text: text.trim().toWellFormed() }) : "",
       whole ? el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }) : "",
       el("div", { class: "tokens" }, chips),
       el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}. Press one to follow it.` }),

@@ -19,7 +19,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 
-SLOW = 10  # seconds: longer for one small input is a fault too
+SLOW = 10  # seconds of the processor: longer for one small input is a fault too
 MOST_KEPT = 3000
 
 
@@ -104,10 +104,10 @@ def _time_limit() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {SLOW} seconds for one input")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SLOW)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SLOW)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

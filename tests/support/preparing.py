@@ -51,6 +51,35 @@ def checksum(folder: Path) -> str:
     return whole.hexdigest()
 
 
+def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, mark: int) -> dict[str, Any]:
+    """Prepares, measures, and is killed at an example if so told."""
+    draft.MARK_BYTES = mark
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
+    before, began = peak(), time.perf_counter()
+    kind = tasks.find("generate")
+    data = open_files(corpus, fields=kind.fields, columns={}, running=True)
+    task: Any = kind.begin(data.train, tokenizer=None, options={}) if real else Bytes()
+    vocabulary = time.perf_counter() - began
+    counts: list[int] = []  # of examples, at the first row that was prepared and not only read again
+
+    def progress(count: int) -> None:
+        if not counts:
+            counts.append(count)
+        if kill_at is not None and count >= kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = prepare(task, data.train(), folder, key=data.fingerprint, progress=progress)
+    return {
+        "examples": len(store),
+        "values": len(store.flat("ids")),
+        "begun_at": counts[0] if counts else 0,
+        "seconds": round(time.perf_counter() - began, 1),
+        "vocabulary_seconds": round(vocabulary, 1),
+        "megabytes": (peak() - before) >> 20,
+        "checksum": checksum(folder),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus", type=Path)
@@ -59,33 +88,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="with the tokenizer of `generate`, learned from the corpus")
     parser.add_argument("--mark", type=int, default=draft.MARK_BYTES)
     given = parser.parse_args()
-    draft.MARK_BYTES = given.mark
-    before, began = peak(), time.perf_counter()
-    kind = tasks.find("generate")
-    data = open_files(given.corpus, fields=kind.fields, columns={}, running=True)
-    task: Any = kind.begin(data.train, tokenizer=None, options={}) if given.real else Bytes()
-    vocabulary = time.perf_counter() - began
-    first: list[int] = []  # the count at the first example that was prepared and not taken up
-
-    def progress(count: int) -> None:
-        first.append(count) if not first else None
-        if given.kill_at is not None and count >= given.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    store = prepare(task, data.train(), given.folder, key=data.fingerprint, progress=progress)
-    print(
-        json.dumps(
-            {
-                "examples": len(store),
-                "values": len(store.flat("ids")),
-                "begun_at": first[0] if first else 0,
-                "seconds": round(time.perf_counter() - began, 1),
-                "vocabulary_seconds": round(vocabulary, 1),
-                "megabytes": (peak() - before) >> 20,
-                "checksum": checksum(given.folder),
-            }
-        )
-    )
+    print(json.dumps(prepared(given.corpus, given.folder, kill_at=given.kill_at, real=given.real, mark=given.mark)))
 
 
 if __name__ == "__main__":

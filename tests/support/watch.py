@@ -38,6 +38,8 @@ def watched(folder: Path) -> Iterator[list[str]]:
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith("marshal.") and sys._getframe(2).f_code.co_filename.startswith("<frozen import"):
             return  # Python's own cache of its own modules
+        if event == "ctypes.dlopen" and arguments == (None,):
+            return  # this very program, for its memory settings
         if event in NETWORK or event in CODE:
             seen.append(f"{event} {arguments!r:.80}")
         elif event == "exec" and str(folder) in getattr(arguments[0], "co_filename", ""):

@@ -145,6 +145,8 @@ class Task(ABC):
     def from_dict(cls, data: dict[str, Any], tokenizer: Tokenizer | None) -> Self:
         if tokenizer is None and cls.reads_text:
             raise ConfigError(f"task {cls.name} reads text, but the model folder has no tokenizer")
+        if not isinstance(data, dict):
+            raise ConfigError(f"headway.json: options of task {cls.name} must be an object, not {data!r:.80}")
         names = {f.name for f in dataclasses.fields(cls)} - {"tokenizer"}
         unknown = [name for name in data if name not in names]
         if unknown:

@@ -86,8 +86,11 @@ def load_latest(training: Path) -> Loaded:
     for path in found:
         problem = verify(path)
         if problem is None:
-            loaded = Loaded(state=load_state(path), path=path, warnings=[])
-            break
+            try:
+                loaded = Loaded(state=load_state(path), path=path, warnings=[])
+                break
+            except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                problem = f"{path}: unreadable, though its checksums agree ({type(error).__name__})"
         damaged.append((path, problem))
     else:
         raise TrainingError("every saved state is damaged: " + "; ".join(problem for _, problem in damaged))

@@ -1,0 +1,66 @@
+"""A small part of `make fuzz`, from a fixed seed: every reader under fire, and proof that a fault would be found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz.campaign import Target, fire
+from fuzz.mutate import damaged, lied
+from fuzz.targets import TARGETS
+
+from headway.errors import DataError
+
+INPUTS = 12_000  # in all, shared out as `make fuzz` does
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_only_errors_of_our_own(target: Target, tmp_path: Path) -> None:
+    inputs = round(INPUTS * target.share / sum(each.share for each in TARGETS))
+    outcome = fire(target, inputs=max(inputs, 60), seed=1, folder=tmp_path)
+    assert not outcome.crashes, "\n".join(crash.trace for crash in outcome.crashes.values())
+    assert outcome.refused and outcome.read, "a target that is always answered alike is not being tested"
+    assert outcome.ways > 5
+
+
+def planted(path: Path) -> object:
+    """A reader that fails on a nested list under one key, as a careless one would."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: bad JSON") from error
+    return {key: [part + 1 for part in parts] for key, parts in value.items()} if isinstance(value, dict) else None
+
+
+@pytest.mark.parametrize("change", [damaged, lied])
+def test_a_planted_fault_is_found_and_its_input_kept(change: object, tmp_path: Path) -> None:
+    target = Target("planted", "x.json", [b'{"sizes": [1, 2], "more": [3]}'], planted, change)  # type: ignore[arg-type]
+    outcome = fire(target, inputs=500, seed=1, folder=tmp_path)
+    assert outcome.crashes
+    for crash in outcome.crashes.values():
+        (tmp_path / "x.json").write_bytes(crash.data)
+        with pytest.raises((TypeError, AttributeError)):
+            planted(tmp_path / "x.json")
+
+
+def test_the_same_seed_makes_the_same_inputs(tmp_path: Path) -> None:
+    target = next(target for target in TARGETS if target.name == "CSV")
+    one, two, other = (fire(target, inputs=150, seed=seed, folder=tmp_path) for seed in (3, 3, 4))
+    assert (
+        (one.refused, one.read, one.ways)
+        == (two.refused, two.read, two.ways)
+        != (other.refused, other.read, other.ways)
+    )
+
+
+def test_the_runner_counts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fuzz.run", "--inputs", "300", "--seed", "1", "--only", "config", "modules.json"]
+    tests = str(Path(__file__).resolve().parents[1])
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": tests}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1].split()
+    assert last[:3] == ["in", "all", "300"] and last[-1] == "0"

@@ -1,0 +1,213 @@
+"""TRUST 13 and 14, and what is larger than memory: measured in processes of their own, under a stated cap."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import preparing
+from support.bad_files import FORMATS, begun, opened, sound
+
+from headway import tasks
+from headway.data import draft
+from headway.data.store import Store
+from headway.errors import DataError
+from headway.tasks.source import prepare
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's own count of memory")
+
+CAP = 128  # megabytes beyond what Python and Headway take before they open a file
+PROBE = """
+import json, re, sys
+from headway.data.dataset import open_files
+from headway.errors import DataError
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) // 1024
+before, said = peak(), {}
+for task, fields, running, path in json.loads(sys.argv[1]):
+    try:
+        data = open_files(path, fields=fields, columns={}, running=running)
+        said[path] = f"read {sum(1 for row in data.train())}"
+    except DataError as error:
+        said[path] = str(error)
+print(json.dumps([said, peak() - before]))
+"""
+
+
+def probe(files: dict[str, Path]) -> tuple[dict[str, str], int]:
+    """What each file was answered with, and how many megabytes that took at most."""
+    asked = [(task, tasks.find(task).fields, tasks.find(task).running, str(path)) for task, path in files.items()]
+    done = subprocess.run([sys.executable, "-c", PROBE, json.dumps(asked)], capture_output=True, text=True, check=True)
+    said, megabytes = json.loads(done.stdout)
+    return said, megabytes
+
+
+def test_a_line_of_200_megabytes_within_the_cap(tmp_path: Path) -> None:
+    """Running text is read, in pieces; for every other task the line is refused by its number."""
+    whole = tmp_path / "line"
+    with whole.open("wb") as file:
+        for _ in range(200):
+            file.write((b"word " * 209716)[: 1 << 20])
+    kinds = {"generate": "txt", "fill": "txt", "translate": "tsv", "summarize": "jsonl", "classify": "csv",
+             "tag": "conll", "answer": "json", "embed": "tsv"}  # fmt: skip
+    assert set(kinds) == set(FORMATS)
+    files = {task: tmp_path / f"{task}.{kind}" for task, kind in kinds.items()}
+    for path in files.values():
+        os.link(whole, path)
+    said, megabytes = probe(files)
+    for path, answer in said.items():
+        if path.endswith(".txt"):
+            assert answer == "read 2881", path  # nine tenths of 200 MB in pieces of 64 KB
+        else:
+            assert answer.startswith(f"{path}:1: ") and ("16,777,216 bytes" in answer or "bad JSON" in answer), answer
+    assert megabytes < CAP
+
+
+def test_a_gigabyte_in_a_megabyte_within_the_cap(tmp_path: Path) -> None:
+    line = {"txt": "word " * 8000, "tsv": "word " * 8000 + "\tx"}
+    line["jsonl"] = json.dumps({"words": ["word"] * 4000, "tags": ["O"] * 4000})
+    line["json"] = '{"data": [' + " " * 40_000
+    kinds = {"generate": "txt", "classify": "tsv", "tag": "jsonl", "answer": "json"}
+    files = {}
+    for task, kind in kinds.items():
+        member = gzip.compress((line[kind] + "\n").encode() * 260, 9)
+        path = tmp_path / f"{task}.{kind}.gz"
+        path.write_bytes(member * 100)  # a file of many members is one file
+        assert path.stat().st_size < 5 << 20
+        files[task] = path
+    said, megabytes = probe(files)
+    for path, answer in said.items():
+        refused = "longer than 16,777,216 bytes" if "answer" in path else "unpacks to over"
+        assert answer.startswith(path) and refused in answer, answer
+    assert megabytes < CAP
+
+
+def run(corpus: Path, folder: Path, *, kill_at: int | None = None) -> dict[str, Any] | None:
+    """In a process of its own; None if it was killed."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+
+    def work() -> None:
+        there.send(preparing.prepared(corpus, folder, kill_at=kill_at, real=False, mark=4_000_000))
+
+    process = context.Process(target=work)
+    process.start()
+    there.close()
+    process.join()
+    if process.exitcode == -signal.SIGKILL:
+        return None
+    assert process.exitcode == 0
+    found: dict[str, Any] = here.recv()
+    return found
+
+
+def test_sixty_megabytes_are_prepared_in_little_memory_and_through_kills(tmp_path: Path) -> None:
+    """Killed three times, it goes on each time from its last mark, and ends with the bytes of a run that was not."""
+    corpus = tmp_path / "corpus.txt"
+    with corpus.open("w") as file:
+        for start in range(75):
+            file.write("".join(f"{start * 20_000 + i} is a number, and so is {i * i}.\n" for i in range(20_000)))
+    assert corpus.stat().st_size > 50_000_000
+    quiet = run(corpus, tmp_path / "quiet")
+    assert quiet and quiet["megabytes"] < CAP and quiet["begun_at"] == 1
+    assert quiet["values"] == pytest.approx(corpus.stat().st_size * 0.9, rel=0.01)
+    for kill_at in (700, 1500, 2900):
+        assert run(corpus, tmp_path / "killed", kill_at=kill_at) is None
+    last = run(corpus, tmp_path / "killed")
+    assert last
+    assert last["begun_at"] > 2500, "it began again instead of going on"
+    assert last["checksum"] == quiet["checksum"]
+    assert last["megabytes"] < CAP
+
+
+@pytest.mark.parametrize("task", FORMATS)
+def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger of what was cut, and what a task remembers of the row before, survive too."""
+    monkeypatch.setattr(draft, "MARK_BYTES", 3000)
+    kind = "csv" if task == "fill" else "jsonl"
+    path = tmp_path / f"x.{kind}"
+    path.write_text(sound(task, kind, count=400), encoding="utf-8")
+    data = opened(task, path)
+    limit = {"source_limit": 5} if task in ("translate", "summarize") else {"context": 4} if task == "generate" else {}
+    limit |= {"limit": 10} if task in ("classify", "tag", "embed") else {}
+    whole = begun(task, data, **limit)
+    prepare(whole, data.train(), tmp_path / "whole", key="k")
+    expected = preparing.checksum(tmp_path / "whole")
+    for stop in (150, 330):
+
+        def interrupt(count: int, stop: int = stop) -> None:
+            if count >= stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            prepare(begun(task, data, **limit), data.train(), tmp_path / "again", key="k", progress=interrupt)
+        assert (tmp_path / ".again-draft" / draft.MARK).exists()
+    ready = begun(task, data, **limit)
+    prepare(ready, data.train(), tmp_path / "again", key="k")
+    assert preparing.checksum(tmp_path / "again") == expected
+    assert ready.ledger.state() == whole.ledger.state()
+    opened_again = begun(task, data, **limit)
+    prepare(opened_again, data.train(), tmp_path / "again", key="k")
+    assert opened_again.ledger.lines() == whole.ledger.lines()
+
+
+def half_done(folder: Path) -> Path:
+    """A draft of 60 examples, marked at the fiftieth."""
+
+    with pytest.raises(KeyboardInterrupt), draft.Draft(folder, key="k") as writing:
+        for number in range(60):
+            writing.add({"ids": np.arange(number, dtype=np.int32), "where": f"f:{number}"})
+            if number == 49:
+                writing.mark({"rows": 50})
+        raise KeyboardInterrupt
+    return folder.with_name(f".{folder.name}-draft")
+
+
+@pytest.mark.parametrize(
+    "damage", ["nothing", "another key", "a flipped byte", "a cut file", "a false mark", "no file"]
+)
+def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path) -> None:
+    place = half_done(tmp_path / "s")
+    values = place / "ids.bin"
+    data = bytearray(values.read_bytes())
+    if damage == "a flipped byte":
+        data[100] ^= 1
+        values.write_bytes(data)
+    elif damage == "a cut file":
+        values.write_bytes(data[:100])
+    elif damage == "a false mark":
+        (place / draft.MARK).write_text((place / draft.MARK).read_text().replace("50", "51"))
+    elif damage == "no file":
+        values.unlink()
+    with draft.Draft(tmp_path / "s", key="other" if damage == "another key" else "k") as writing:
+        assert (writing.count, writing.note) == ((50, {"rows": 50}) if damage == "nothing" else (0, {}))
+        if damage == "nothing":
+            writing.finish()
+    if damage == "nothing":
+        store = Store.open(tmp_path / "s", "k")
+        assert store is not None and len(store) == 50 and store[49]["ids"].tolist() == list(range(49))
+
+
+def test_two_processes_cannot_prepare_one_folder(tmp_path: Path) -> None:
+    with draft.Draft(tmp_path / "s", key="k"), pytest.raises(DataError, match="another process is preparing"):
+        draft.Draft(tmp_path / "s", key="k").__enter__()
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with draft.Draft(tmp_path / "s", key="k") as writing:
+        writing.add({"ids": [1, 2]})
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(DataError, match=r"s: the prepared examples cannot be written \(No space left.*are free"):
+            writing.finish()

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.engine.compiler import can_compile
+from headway.engine.compiler import announce, can_compile
 from headway.engine.swap import swap_matrices
 from headway.errors import ConfigError
 from headway.layers.linear import Linear, TokenTable
@@ -57,6 +57,7 @@ class Int8Weight:
         """(…, in) → (…, out)"""
         if not self._compiles(x):
             return F.linear(x, self.dense(x.dtype), bias)
+        announce()
         from headway.engine.product import product
 
         y = product(x, self.codes, self.scale)

@@ -13,14 +13,21 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from headway.engine.compiler import can_compile
+from headway.engine.bf16 import Bf16Linear
+from headway.engine.compiler import announce, can_compile
+from headway.engine.int8 import Int8Linear
+from headway.engine.pages import lies_in, settle
 from headway.layers.cache import KeyValueCache
+from headway.layers.linear import Linear
 from headway.models.decoder import Decoder
+from headway.models.heads import LanguageHead
 
 if TYPE_CHECKING:
     from headway.engine.decoding import Compiled
+
+MATRICES = (Linear, Bf16Linear, Int8Linear)
 
 
 class FastStep:
@@ -31,6 +38,7 @@ class FastStep:
         self._compiled: Compiled | None = None
         self._cache: weakref.ref[KeyValueCache] | None = None  # of the step before
         self._listeners: list[dict[int, Any]] = []
+        self._memory: Tensor | None = None  # where the weights were moved to
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FastStep:
         return FastStep(copy.deepcopy(self.decoder, memo))  # addresses are of one model only
@@ -58,6 +66,7 @@ class FastStep:
         """What is compiled is compared with the model when another text begins, not at every token of it."""
         if self._cache is not None and self._cache() is cache:
             return
+        announce()
         from headway.engine.decoding import Compiled
         from headway.engine.plan import NotPlannedError, plan
 
@@ -67,6 +76,16 @@ class FastStep:
         ]
         if self._compiled is None or self._compiled.outdated():
             try:
+                plan(self.decoder)  # refuses before anything is moved
+                self._settle()
                 self._compiled = Compiled(self.decoder, plan(self.decoder))
             except NotPlannedError as error:
                 self.reason, self._compiled = str(error), None
+
+    def _settle(self) -> None:
+        """Moves the matrices that every token reads."""
+        head, read = self.decoder.head, [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
+        assert isinstance(head, LanguageHead)
+        words: nn.Module = self.decoder.embedding.tokens if head.project is None else head.project
+        if not all(lies_in(part, self._memory) for part in (*read, words)):
+            self._memory = settle([*read, words])

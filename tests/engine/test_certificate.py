@@ -44,4 +44,11 @@ def test_a_person_reads_it():
     tally = Tally()
     tally.logits(torch.eye(4), torch.eye(4) * 0.5, targets=torch.arange(4))
     text = "\n".join(tally.certificate(**FACTS).lines())
+    assert "--text" not in text, "the model knows this text"
     assert "fp32 → int8" in text and "100.00% of 4 the same" in text and "5.00e-01 at most" in text and "×" in text
+
+
+def test_text_that_the_model_does_not_know_is_said_to_be_so():
+    tally = Tally()
+    tally.logits(torch.eye(4) * 40, torch.eye(4) * 40, targets=torch.tensor([1, 2, 3, 0]))
+    assert "--text FILE" in tally.certificate(**FACTS).lines()[-1]

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+STRANGE = 500.0  # a perplexity above which figures say little about the texts a model is for
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -44,6 +46,8 @@ class Certificate:
         if self.perplexity_before is not None and self.perplexity_after is not None:
             ratio = self.perplexity_after / self.perplexity_before
             out.append(f"perplexity  {self.perplexity_before:.4f} → {self.perplexity_after:.4f} (×{ratio:.5f})")
+            if self.perplexity_before > STRANGE:
+                out.append("note        the model does not know such text: measure on its own kind, with --text FILE")
         if self.cosine_mean is not None:
             out.append(f"cosine      {self.cosine_mean:.6f} on average, {self.cosine_least:.6f} at least")
         return out

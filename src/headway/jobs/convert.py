@@ -109,7 +109,7 @@ def _readings(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[
     config = bundle.config
     window = min(WINDOW, most_tokens(bundle.model) or WINDOW)
     if isinstance(config, DecoderConfig) and isinstance(config.head, LanguageHeadConfig):
-        ids, first = _encoded(bundle, ["\n".join(texts)], special=False)[0], _first(bundle)
+        ids, first = sum(_encoded(bundle, ["\n".join(texts)], special=False), []), _first(bundle)
         ids = ids if given else ids[:TOKENS]
         for start in range(0, len(ids) - 1, window - len(first)):
             part = [*first, *ids[start : start + window - len(first) + 1]]

@@ -46,7 +46,9 @@ document.addEventListener("focusin", (event) => {
   say(told.get(node)().filter(Boolean).join("; "));
 });
 document.addEventListener("focusout", hideTip);
-document.addEventListener("scroll", hideTip, { passive: true });
+// Not on every scroll: the keyboard scrolls too, when it brings what it reads into view.
+document.addEventListener("wheel", hideTip, { passive: true });
+document.addEventListener("touchmove", (event) => event.target.closest?.("canvas") || hideTip(), { passive: true });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });

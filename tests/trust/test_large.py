@@ -182,19 +182,27 @@ def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path
     if damage == "a flipped byte":
         data[100] ^= 1
         values.write_bytes(data)
+    elif damage == "a flipped byte in the last file":
+        places = bytearray((place / "where.bin").read_bytes())
+        places[100] ^= 1
+        (place / "where.bin").write_bytes(places)
     elif damage == "a cut file":
         values.write_bytes(data[:100])
     elif damage == "a false mark":
         (place / draft.MARK).write_text((place / draft.MARK).read_text().replace("50", "51"))
     elif damage == "no file":
         values.unlink()
+    elif damage == "a link":
+        values.replace(tmp_path / "mine")
+        values.symlink_to(tmp_path / "mine")
     with draft.Draft(tmp_path / "s", key="other" if damage == "another key" else "k") as writing:
         assert (writing.count, writing.note) == ((50, {"rows": 50}) if damage == "nothing" else (0, {}))
-        if damage == "nothing":
-            writing.finish()
-    if damage == "nothing":
-        store = Store.open(tmp_path / "s", "k")
-        assert store is not None and len(store) == 50 and store[49]["ids"].tolist() == list(range(49))
+        writing.add({"ids": np.arange(7, dtype=np.int32), "where": "f:99"})
+        writing.finish()
+    assert damage != "a link" or len((tmp_path / "mine").read_bytes()) > 5000, "written through a link"
+    store = Store.open(tmp_path / "s", writing.key)
+    assert store is not None and len(store) == (51 if damage == "nothing" else 1)
+    assert (store[len(store) - 1]["ids"].tolist(), store.where(len(store) - 1)) == (list(range(7)), "f:99")
 
 
 def test_two_processes_cannot_prepare_one_folder(tmp_path: Path) -> None:
@@ -211,3 +219,16 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(DataError, match=r"s: the prepared examples cannot be written \(No space left.*are free"):
             writing.finish()
+
+
+def test_a_false_mark_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"precious" * 100)
+    place = half_done(tmp_path / "s")
+    said = draft.read_sealed(place / draft.MARK)
+    assert said is not None
+    said["files"]["../mine"] = {"bytes": 3, "checksum": ""}
+    draft.write_sealed(place / draft.MARK, said)
+    with draft.Draft(tmp_path / "s", key="k") as writing:
+        assert writing.count == 0
+    assert mine.read_bytes() == b"precious" * 100

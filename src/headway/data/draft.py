@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -112,13 +112,11 @@ class Draft:
     def _take_up(self) -> bool:
         """Goes back to the last mark, if there is one for this key and the files still hold what it says."""
         state = read_sealed(self.folder / MARK)
-        if state is None or state["key"] != self.key:
+        if state is None or state.get("key") != self.key or set(state["files"]) != file_names(state["fields"]):
             return False
-        for name, entry in state["files"].items():
-            tail = _Tail.reopened(self.folder / name, entry)
-            if tail is None:
-                return False
-            self._tails[name] = tail
+        if not all(_cut_back(self.folder / name, entry) for name, entry in state["files"].items()):
+            return False
+        self._tails = {name: _Tail(self.folder / name) for name in state["files"]}
         self.count, self.note = state["count"], state["note"]
         self._types, self._ends = state["fields"], state["ends"]
         self._names = {name: number for number, name in enumerate(state["names"])}
@@ -161,18 +159,8 @@ class _Tail:
     """A file written at its end, with the checksum of all that is in it."""
 
     def __init__(self, path: Path) -> None:
-        self.file, self.size, self.hasher = path.open("ab"), 0, hashlib.blake2b(digest_size=16)
-
-    @classmethod
-    def reopened(cls, path: Path, entry: Mapping[str, Any]) -> _Tail | None:
-        """The file as it was when `settle` gave this entry, or None if that is lost."""
-        try:
-            os.truncate(path, entry["bytes"]) if path.stat().st_size > entry["bytes"] else None
-        except OSError:
-            return None
-        tail = cls(path)
-        tail.size, tail.hasher = path.stat().st_size, hashed(path)
-        return tail if tail.entry() == entry else None
+        self.file = path.open("ab")
+        self.size, self.hasher = path.stat().st_size, hashed(path)
 
     def write(self, data: bytes) -> None:
         self.file.write(data)
@@ -186,6 +174,22 @@ class _Tail:
         self.file.flush()
         os.fsync(self.file.fileno())
         return self.entry()
+
+
+def file_names(fields: Iterable[str]) -> set[str]:
+    """The files of a store with these fields; none if a field's name is more than a name."""
+    names = list(fields)
+    if not all(map(str.isidentifier, names)):
+        return set()
+    return {f"{WHERE}.bin", *(f"{name}{end}" for name in names for end in (".bin", ".offsets.bin"))}
+
+
+def _cut_back(path: Path, entry: Mapping[str, Any]) -> bool:
+    """Makes a file what it was when `settle` gave this entry; False if that is lost."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size < entry["bytes"]:
+        return False
+    os.truncate(path, entry["bytes"])
+    return hashed(path).hexdigest() == entry["checksum"]
 
 
 def hashed(path: Path) -> hashlib.blake2b:

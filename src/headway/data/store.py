@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.draft import CHUNK, INDEX, VERSION, WHERE, Draft, hashed, read_sealed
+from headway.data.draft import CHUNK, INDEX, VERSION, WHERE, Draft, file_names, hashed, read_sealed
 from headway.errors import DataError
 
 WHOLE = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -112,8 +112,7 @@ def _is_whole(folder: Path, index: Mapping[str, Any]) -> bool:
     """Whether the files are those that the index tells of, and what they say of each other holds. An index comes from
     anywhere: names are plain, types are whole numbers, offsets ascend and end where the values do."""
     types: Mapping[str, str] = index["fields"]
-    expected = {f"{WHERE}.bin", *(f"{name}{end}" for name in types for end in (".bin", ".offsets.bin"))}
-    if set(index["files"]) != expected or not all(map(str.isidentifier, types)) or not set(types.values()) <= WHOLE:
+    if set(index["files"]) != file_names(types) or not set(types.values()) <= WHOLE:
         return False
     if not types or not all(_same(folder / name, entry) for name, entry in index["files"].items()):
         return False

@@ -24,7 +24,7 @@ def announce() -> None:
     class Announcer(event.Listener):
         def on_start(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__ == "headway.engine.machine" and not self.said:
-                logger.warning("compiling the engine for this processor, once: some ten seconds")
+                logger.warning("compiling the engine for this processor, once; this can take half a minute")
                 self.said = True
 
         def on_end(self, event: Any) -> None:

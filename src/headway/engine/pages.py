@@ -1,5 +1,5 @@
-"""Room: engine. Matrices moved into large pages of memory. Writing a token reads every weight once, and where memory
-comes in pages of 4 KB a processor spends a third of that time finding them."""
+"""Room: engine. Matrices moved into large pages of memory. Writing a token reads every weight once, and every
+page of memory must be found first: the larger the pages, the fewer."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ Facts = dict[str, Any]
 def bench(model: nn.Module, *, prompt_tokens: int | None = None, new_tokens: int | None = None) -> Facts:
     """Figures of one request at a time (of batches of texts, for an encoder), the best of a few repeats. Unless told,
     as many tokens are read and written as the model has room for, up to 512 and 128."""
-    room = (most_tokens(model) or PROMPT + NEW) if isinstance(model, Decoder) else PROMPT + NEW
-    new = min(NEW, room // 2) if new_tokens is None else new_tokens
-    prompt = min(PROMPT, room - new) if prompt_tokens is None else prompt_tokens
+    most_read, most_written = _room(model)
+    new = most_written if new_tokens is None else new_tokens
+    prompt = most_read if prompt_tokens is None else prompt_tokens
     if prompt < 1 or new < 2:
         raise InputError(f"{prompt} tokens to read and {new} to write: at least 1 and 2 are needed")
     limits = {"memory_bytes_per_second": memory_speed(_device(model)), "flops_per_second": flop_speed(_device(model))}
@@ -56,6 +56,16 @@ def bench(model: nn.Module, *, prompt_tokens: int | None = None, new_tokens: int
         "threads": torch.get_num_threads(),
         **limits,
     }
+
+
+def _room(model: nn.Module) -> tuple[int, int]:
+    """The tokens to read and to write, as far as the model has room for them."""
+    if isinstance(model, EncoderDecoder):
+        source, target = most_tokens(model.encoder) or PROMPT, model.decoder.config.context or NEW + 1
+        return min(PROMPT, source), min(NEW, target - 1)
+    room = most_tokens(model) or PROMPT + NEW
+    new = min(NEW, room // 2)
+    return min(PROMPT, room - new if isinstance(model, Decoder) else room), new
 
 
 def lines(facts: Facts) -> list[str]:

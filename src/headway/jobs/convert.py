@@ -109,8 +109,8 @@ def _readings(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[
     config = bundle.config
     window = min(WINDOW, most_tokens(bundle.model) or WINDOW)
     if isinstance(config, DecoderConfig) and isinstance(config.head, LanguageHeadConfig):
-        ids, first = sum(_encoded(bundle, ["\n".join(texts)], special=False), []), _first(bundle)
-        ids = ids if given else ids[:TOKENS]
+        first, whole = _first(bundle), _encoded(bundle, ["\n".join(texts)], special=False)
+        ids = whole[0][: None if given else TOKENS] if whole else []
         for start in range(0, len(ids) - 1, window - len(first)):
             part = [*first, *ids[start : start + window - len(first) + 1]]
             yield Probe({"input_ids": torch.tensor([part[:-1]])}, torch.tensor(part[1:]))

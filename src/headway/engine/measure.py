@@ -61,8 +61,9 @@ def bench(model: nn.Module, *, prompt_tokens: int | None = None, new_tokens: int
 def _room(model: nn.Module) -> tuple[int, int]:
     """The tokens to read and to write, as far as the model has room for them."""
     if isinstance(model, EncoderDecoder):
-        source, target = most_tokens(model.encoder) or PROMPT, model.decoder.config.context or NEW + 1
-        return min(PROMPT, source), min(NEW, target - 1)
+        positions = getattr(model.config.encoder.embedding, "positions", None)
+        source, target = getattr(positions, "count", None), model.config.decoder.context
+        return min(PROMPT, source or PROMPT), min(NEW, (target or NEW + 1) - 1)
     room = most_tokens(model) or PROMPT + NEW
     new = min(NEW, room // 2)
     return min(PROMPT, room - new if isinstance(model, Decoder) else room), new

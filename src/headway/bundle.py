@@ -25,7 +25,7 @@ from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
 from headway.models.build import Model, build, tensor_names
-from headway.models.config import ModelConfig
+from headway.models.config import ModelConfig, layer_count
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.heads import pool
@@ -208,6 +208,10 @@ def load(
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
     config = kind.fit(config, list(tensors))
+    if layer_count(config) > len(tensors):  # each has some; thousands are slow to build only to be missed
+        raise CheckpointError(
+            f"{folder}: config.json says {layer_count(config)} layers, the file has {len(tensors)} tensors"
+        )
     model = build(config, device="meta")
     if found is not None:
         quantise(model, group=found.group)

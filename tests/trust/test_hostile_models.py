@@ -27,7 +27,6 @@ BOMBS: dict[str, dict[str, Any]] = {
     "no number": {"layer_norm_epsilon": float("nan")},
     "many positions": {"n_positions": 10**8},
     "beyond floats": {"attn_pdrop": 10**400},
-    "labels": {"id2label": {str(i): "x" for i in range(100_000)}},
 }
 MEASURE = """
 import json, re, sys, time
@@ -106,6 +105,7 @@ def test_tokenizer_bombs(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------------------------- 28: special tokens are text
 
+NO_TOKENS = ("label", "tags", "segments", "context", "span")  # numbers of other things
 MARKS = "[CLS] [SEP] [MASK] [PAD] [UNK] <s> </s> <pad> <unk> <mask> <|endoftext|>"
 
 
@@ -119,7 +119,8 @@ def test_special_tokens_in_the_data_are_plain_text(task: str, tmp_path: Path) ->
     special = ready.tokenizer.special_ids - {ready.tokenizer.unk_id}
 
     def controls(row: Any) -> list[int]:
-        return [int(i) for one in ready.examples(row) for ids in one.values() for i in ids if int(i) in special]
+        named = [(name, ids) for one in ready.examples(row) for name, ids in one.items() if name not in NO_TOKENS]
+        return [int(i) for _, ids in named for i in ids if int(i) in special]
 
     plain = controls(row)
     fields = dict(row.fields)
@@ -129,8 +130,6 @@ def test_special_tokens_in_the_data_are_plain_text(task: str, tmp_path: Path) ->
     if task == "tag":
         fields["words"], fields["tags"] = MARKS.split(), ["O"] * len(MARKS.split())
     marked = type(row)(fields, row.where)
-    if task != "answer":  # whose spans and marks are small numbers as well
-        assert sorted(set(controls(marked))) == sorted(set(plain))
-        assert len(controls(marked)) == len(plain)
+    assert controls(marked) == plain
     ids = [int(i) for one in ready.examples(marked) for i in next(iter(one.values()))]
     assert ready.tokenizer.mask_id not in ids

@@ -118,7 +118,8 @@ def _is_whole(folder: Path, index: Mapping[str, Any]) -> bool:
         return False
     places = _map(folder / f"{WHERE}.bin", "int64")
     names = places[0::2]
-    if not all(isinstance(name, str) for name in index["names"]) or not isinstance(index["note"], dict):
+    listed, note = index["names"], index["note"]
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed) or not isinstance(note, dict):
         return False
     if len(places) % 2 or not len(places) or names.min() < 0 or names.max() >= len(index["names"]):
         return False

@@ -135,6 +135,16 @@ class RecurrentConfig:
 ModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig | RecurrentConfig
 
 
+def layer_count(config: ModelConfig) -> int:
+    match config:
+        case EncoderDecoderConfig():
+            return config.encoder.stack.layers + config.decoder.stack.layers
+        case RecurrentConfig():
+            return 0
+        case _:
+            return config.stack.layers
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
@@ -163,7 +173,7 @@ def from_dict(kind: Any, data: Any, *, path: str = "config") -> Any:
     return data if kind is Any else _scalar(kind, data, path)
 
 
-def _collection(origin: type, args: tuple[Any, ...], data: Any, path: str) -> Any:
+def _collection(origin: Any, args: tuple[Any, ...], data: Any, path: str) -> Any:
     if not isinstance(data, origin):
         raise ConfigError(f"{path}: expected {'a list' if origin is list else 'an object'}, got {data!r:.80}")
     if origin is list:

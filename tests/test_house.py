@@ -87,3 +87,11 @@ def test_the_tree_names_no_absolute_path_of_a_machine() -> None:
 def test_the_scan_for_absolute_paths_can_find_one() -> None:
     assert ABSOLUTE_PATH.search(b'open("/' + b'home/someone/x")')
     assert not ABSOLUTE_PATH.search(b"https://example.org/home/ and network/work")
+
+
+def test_train_is_the_function_however_often_it_is_asked_for() -> None:
+    import headway
+    from headway.train.settings import Settings
+
+    assert headway.train is headway.train and headway.train.__name__ == "train" and callable(headway.train)
+    assert Settings.__module__ == "headway.train.settings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from headway.cli import chat, convert, demo, endure, explain, training, using  # noqa: F401 – each adds its commands
+from headway.cli import capacity, chat, convert, demo, endure, explain, training, using  # noqa: F401 – their commands
 from headway.cli.app import app
 from headway.errors import HeadwayError
 

@@ -113,7 +113,7 @@ def verify(path: Path) -> str | None:
     try:
         files = json.loads((path / MANIFEST).read_bytes())["files"]
         expected = {str(name): (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{path / MANIFEST}: unreadable ({type(error).__name__})"
     if "state.json" not in expected or {file.name for file in path.iterdir()} != {*expected, MANIFEST}:
         return f"{path}: its files are not those its manifest lists"

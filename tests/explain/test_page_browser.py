@@ -70,6 +70,15 @@ def near(browser: Any, section: str) -> Any:
 def choose(browser: Any, **wanted: int) -> None:
     for name, value in wanted.items():
         Select(browser.find_element(By.ID, f"pick-{name}")).select_by_value(str(value))
+    settle(browser)
+
+
+def settle(browser: Any) -> None:
+    """Until what has come into view is drawn: that happens after the frame in which it is seen."""
+    browser.execute_async_script(
+        "const done = arguments[0];"
+        "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(done), 30)))"
+    )
 
 
 def point_at(browser: Any, canvas: Any, row: int, column: int) -> str:

@@ -169,3 +169,10 @@ def test_t5_bias_is_the_table_at_the_bucket_of_each_distance() -> None:
     assert torch.equal(whole[:, :, -2:], last)
     assert torch.equal(whole[0, :, 1, 4], layer.table.weight[layer.bucket(torch.tensor(3))])
     assert torch.equal(whole[0, :, 0, 0], whole[0, :, 5, 5]) and not torch.equal(whole[0, :, 0, 1], whole[0, :, 1, 0])
+
+
+@pytest.mark.parametrize("far", [4, 16])
+def test_relative_buckets_stay_inside_the_table_however_near_the_last_begins(far: int) -> None:
+    bias = RelativeBias(1, RelativeBiasConfig(buckets=32, max_distance=far), causal=True)
+    found = bias.bucket(-torch.arange(600))
+    assert int(found.min()) == 0 and int(found.max()) <= 31

@@ -246,7 +246,8 @@ class RelativeBias(nn.Module):
             side, distance = (distance > 0).long() * buckets, distance.abs()
         exact = buckets // 2
         ratio = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.config.max_distance / exact)
-        wide = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+        share = ratio.nan_to_num(1.0).clamp(0, 1)  # without end where max_distance is no further than what is exact
+        wide = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < exact, distance, wide)
 
 

@@ -70,6 +70,7 @@ def torch_pickle(canary: Canary, *, zipped: bool) -> bytes:
 
 PICKLES: dict[str, Callable[[Canary], bytes]] = {
     "pickle 0": lambda canary: pickle.dumps(canary, protocol=0),
+    "pickle 2": lambda canary: pickle.dumps(canary, protocol=2),
     "pickle 5": lambda canary: pickle.dumps(canary, protocol=5),
     "torch zip": lambda canary: torch_pickle(canary, zipped=True),
     "torch legacy": lambda canary: torch_pickle(canary, zipped=False),

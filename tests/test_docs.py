@@ -1,5 +1,6 @@
 """Every command and Python block that the README and the pages show is run, in order, in one folder."""
 
+import io
 import re
 import shlex
 import sys
@@ -52,6 +53,7 @@ def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, 
             if kind == "python":
                 exec(compile(command, page, "exec"), {"__name__": "__main__"})
             else:
+                monkeypatch.setattr(sys, "stdin", io.StringIO("Who are you?\n"))  # said in a chat
                 monkeypatch.setattr(sys, "argv", shlex.split(shortened(command, page)))
                 assert exit_code() == 0, f"{page}: {command}\n{capsys.readouterr()}"
             ran += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -153,10 +154,15 @@ def even_source() -> ToySource:
 def out_of_memory(random: Random, folder: Path) -> Trial:
     megabytes = random.randint(30, 60)
     settings = {"source": even_source(), "steps": 3}
+    held: list[torch.Tensor] = []
 
     def limit() -> None:
-        """Room for two rows going forward and back, not for four."""
+        """Room for two rows going forward and back, not for four; what the heap had free before is taken first."""
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
+        with contextlib.suppress(RuntimeError, MemoryError):
+            while True:
+                held.append(torch.empty(2**18))
         resource.setrlimit(resource.RLIMIT_AS, (used + 7 * megabytes * 2**20, resource.RLIM_INFINITY))
 
     life = Life(folder, model=lambda: Hungry(megabytes), first=limit, **settings)

@@ -54,9 +54,15 @@ def ask_translator(bundle: Bundle, task: Translate, value: str, *, against: str 
     """`against` is a target to be written in place of the model's own answer."""
     whole = strict(task)
     source = whole.source_ids(value, where="the input")
-    answer = against if against is not None else task.answer(bundle.model, [value], max_new_tokens=WRITTEN)[0]
-    target = whole.target_ids(answer, where="the answer")
-    note = [] if against is not None or len(target) < WRITTEN else [f"The answer is shown up to {WRITTEN} tokens."]
+    room = min(WRITTEN, task.target_limit)
+    note: list[str] = []
+    if against is not None:
+        answer, target = against, whole.target_ids(against, where="the answer")
+    else:
+        (own,) = task.answer(bundle.model, [value], max_new_tokens=room, logprobs=True, details=True)
+        answer, target = own["text"], [token["id"] for token in own["tokens"]]
+        if own["finished_by"] == "length":
+            note.append(f"The answer is shown up to {room} tokens.")
     begun = [task.start_id, *target[:-1]]
     read = story.Sequence("source", tokens(task.tokenizer, source, [task.prefix + value]))
     written = story.Sequence("target", tokens(task.tokenizer, begun, [answer]))

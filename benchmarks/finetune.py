@@ -78,7 +78,7 @@ def ours(folder: Path, spec: dict[str, Any], *, seed: int = 0) -> tuple[dict[str
     bundle = begin(plan, data)
     assert bundle.task is not None
     with tempfile.TemporaryDirectory() as out:
-        source = make_source(bundle.task, data, Path(out), settings=plan.settings())
+        source = make_source(bundle.task, data, Path(out), settings=plan.settings(), say=print)
         result = fit(bundle.model, source, loss=bundle.task.loss, settings=plan.settings(), folder=out)
     return bundle.task.evaluate(bundle.model, data.valid()), len(source) * spec["epochs"] / result.seconds
 

@@ -76,7 +76,7 @@ def train(text: Path, steps: int, *, recipe: str, more: list[str] = []) -> tuple
     if recipe == "gpt2":
         bundle.model = gpt2(len(bundle.tokenizer))
     with tempfile.TemporaryDirectory() as folder:
-        source = make_source(bundle.task, data, Path(folder), settings=plan.settings())
+        source = make_source(bundle.task, data, Path(folder), settings=plan.settings(), say=print)
         took = fit(bundle.model, source, loss=bundle.task.loss, settings=plan.settings(), folder=folder).seconds
     return bundle.task.evaluate(bundle.model, data.valid())["loss"], took
 

@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("text", type=Path)
     parser.add_argument("--nanogpt", type=Path)
-    parser.add_argument("--steps", type=int, default=300, help="of the modern recipe")
+    parser.add_argument("--steps", type=int, default=270, help="of the modern recipe")
     parser.add_argument("--classic-steps", type=int, default=2000)
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()

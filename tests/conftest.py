@@ -1,5 +1,7 @@
 """What every test shares: one torch thread, fixed seeds, and the way to real data."""
 
+import dataclasses
+import importlib
 import importlib.util
 import os
 import random
@@ -33,3 +35,11 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set HEADWAY_REAL_DATA)")
     return folder
+
+
+@pytest.fixture
+def little_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built-in data sets of a few hundred rows, where what is tested is the way and not the score."""
+    recipes = importlib.import_module("headway.data.builtin").RECIPES
+    for name, recipe in recipes.items():
+        monkeypatch.setitem(recipes, name, dataclasses.replace(recipe, train=600, test=40))

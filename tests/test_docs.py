@@ -22,8 +22,8 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def shortened(line: str, page: str) -> str:
-    """The README's trainings run as written, for its outputs are shown; those of other pages only begin, and what has
-    learned nothing yet writes little."""
+    """The README's trainings run as written, for its outputs are shown; those of other pages only begin, on little data,
+    and what has learned nothing yet writes little."""
     if page == "README.md":
         return line
     little = " --set target_limit=8" if re.match(r"headway train (translate|summarize)", line) else ""
@@ -40,7 +40,9 @@ def exit_code() -> int:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, capsys: Any, request: Any) -> None:
+    if page != "README.md":
+        request.getfixturevalue("little_data")
     rows = [
         f"a {'lovely' if i % 3 else 'dreadful'} film, seen {i} times\t{'good' if i % 3 else 'bad'}" for i in range(240)
     ]

@@ -196,12 +196,13 @@ def load(
     group: int | None = None,
 ) -> Bundle:
     """Opens a model folder (or a hub id). The weights keep the file's own type unless `weights` (fp32, bf16, fp16 or
-    int8, the last with `group` inputs to a scale) or torch's `dtype` says otherwise."""
+    int8, the last with about `group` inputs to a scale, 0: all of a row's) or torch's `dtype` says otherwise."""
     folder = resolve(name)
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
     keys.ignore("quantization_config")
-    found, wanted = storage.weights_said(foreign), storage.weights_asked(weights, dtype=dtype, group=group)
+    found = storage.weights_said(foreign)
+    wanted = storage.weights_asked(weights, dtype=dtype, group=group, found=found)
     if isinstance(wanted, storage.Int8) and found not in (None, wanted):
         raise ConfigError(f"{folder}: the weights are {found} already; start from the model they were made of")
     kind = family_named(keys.get("model_type", str))

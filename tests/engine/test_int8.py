@@ -8,7 +8,17 @@ from torch import nn
 
 from headway.engine import prepare
 from headway.engine.bf16 import Bf16Linear
-from headway.engine.int8 import Int8Linear, Int8Table, Int8Weight, dequantise, quantise, quantise_weight
+from headway.engine.int8 import (
+    GROUP,
+    ROW,
+    Int8Linear,
+    Int8Table,
+    Int8Weight,
+    dequantise,
+    group_size,
+    quantise,
+    quantise_weight,
+)
 from headway.errors import ConfigError
 from headway.models import recipes
 from headway.models.build import build, tensor_names
@@ -17,21 +27,32 @@ from headway.models.recipes import Size
 SIZE = Size(width=48, layers=2, heads=3)
 
 
-@pytest.mark.parametrize("group", [None, 16])
-def test_each_weight_is_off_by_at_most_half_a_step(group: int | None) -> None:
-    weight = torch.randn(7, 48) * torch.logspace(-3, 2, 7)[:, None]
+@pytest.mark.parametrize(("group", "size"), [(ROW, 96), (16, 16), (GROUP, 48)])
+def test_each_weight_is_off_by_at_most_half_a_step(group: int, size: int) -> None:
+    weight = torch.randn(7, 96) * torch.logspace(-3, 2, 7)[:, None]
     weight[3] = 0
     codes, scale = quantise_weight(weight, group)
-    assert codes.dtype == torch.int8 and scale.shape == (7, 48 // (group or 48))
-    step = scale.repeat_interleave(group or 48, dim=1)
+    assert codes.dtype == torch.int8 and scale.shape == (7, 96 // size)
+    step = scale.repeat_interleave(size, dim=1)
     assert ((dequantise(codes, scale) - weight).abs() <= step / 2 * 1.001).all()
     assert (dequantise(codes, scale)[3] == 0).all()
     again = quantise_weight(dequantise(codes, scale), group)[0]
     assert torch.equal(again, codes)
 
 
-def test_a_group_must_divide() -> None:
-    with pytest.raises(ConfigError, match=r"group 9 .* 48"):
+@pytest.mark.parametrize(
+    ("inputs", "group", "size"),
+    [(768, GROUP, 64), (288, GROUP, 48), (480, 64, 80), (48, GROUP, 48), (77, GROUP, 77), (100, 32, 100), (768, ROW, 768)],
+)
+def test_a_group_is_the_divisor_nearest_to_what_is_asked(inputs: int, group: int, size: int) -> None:
+    assert group_size(inputs, group) == size
+    assert group == ROW or size == inputs or (inputs % size == 0 and size % 16 == 0)
+
+
+def test_groups_are_the_default_and_what_the_kernel_cannot_take_is_refused() -> None:
+    assert Int8Linear(768, 2, bias=False).weight_scale.shape == (2, 12)
+    assert prepare(decoder(), "int8").stack.blocks[0].attention.query.group == GROUP
+    with pytest.raises(ConfigError, match="group 9 is no multiple of 16"):
         quantise_weight(torch.randn(2, 48), 9)
 
 

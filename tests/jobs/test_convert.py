@@ -18,6 +18,7 @@ from headway.jobs.convert import certify, convert
 
 BERT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 60,
         "max_position_embeddings": 64}  # fmt: skip
+NAMES = {None: "int8", 0: "int8, one scale an output", 16: "int8, groups of 16"}
 VIT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 64, "image_size": 8,
        "patch_size": 4}  # fmt: skip
 CASES = [
@@ -61,7 +62,7 @@ def test_the_reference_library_opens_what_was_converted(pair, to, tmp_path: Path
         assert certificate.bytes_after == certificate.bytes_before / 2 and certificate.largest > 0
 
 
-@pytest.mark.parametrize("group", [None, 16])
+@pytest.mark.parametrize("group", [None, 0, 16])
 def test_int8_on_disk_is_int8_chosen_at_load(pair, group, tmp_path: Path):
     if pair.case.model.startswith("ViT") and group:
         pytest.skip("one way is enough")
@@ -72,7 +73,7 @@ def test_int8_on_disk_is_int8_chosen_at_load(pair, group, tmp_path: Path):
     plain = pair.ours.logits(**inputs)
     error = (saved.logits(**inputs) - plain).abs().max()
     assert 0 < error < 0.1 * plain.abs().max()
-    assert saved.weights == chosen.weights == certificate.after == ("int8" if group is None else "int8, groups of 16")
+    assert saved.weights == chosen.weights == certificate.after == NAMES[group]
     files = TensorFiles(tmp_path / "out")
     assert {files.info(name).dtype for name in files} == {"I8", "F32"}
     assert files.nbytes < 0.62 * TensorFiles(pair.folder).nbytes  # scales and vectors weigh much in so small a model
@@ -135,7 +136,7 @@ def test_a_recurrent_model_can_be_made_smaller_too(tmp_path: Path):
     [
         ({"to": "int4"}, "choose one of int8, bf16"),
         ({"to": "bf16", "group": 16}, "group 16 is for int8"),
-        ({"to": "int8", "group": 7}, "group 7 does not divide"),
+        ({"to": "int8", "group": 7}, "group 7 is no multiple of 16"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_written(llama, options, says, tmp_path: Path):
@@ -150,13 +151,14 @@ def test_a_model_is_never_written_over(llama):
 
 
 def test_integers_that_are_not_ours_are_refused(llama, tmp_path: Path):
-    convert(llama.folder, tmp_path / "out", to="int8")
-    with pytest.raises(ConfigError, match="int8 already"):
+    convert(llama.folder, tmp_path / "out", to="int8", group=0)
+    with pytest.raises(ConfigError, match="one scale an output already"):
         headway.load(tmp_path / "out", weights="int8", group=16)
+    assert headway.load(tmp_path / "out", weights="int8").weights == NAMES[0]
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     for said, says in (
         ({"quant_method": "gptq", "bits": 4}, "'gptq' is not supported"),
-        ({**config["quantization_config"], "group_size": -1}, "positive group_size"),
+        ({**config["quantization_config"], "group_size": -1}, "null or a multiple of 16"),
         ({**config["quantization_config"], "bits": 4}, "expected bits 8"),
     ):
         (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "quantization_config": said}))

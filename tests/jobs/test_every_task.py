@@ -12,6 +12,7 @@ from headway import jobs
 from headway.data.builtin import builtin
 from headway.tasks import TASKS
 
+pytestmark = pytest.mark.usefixtures("little_data")
 SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 8}
 # a model that has learned nothing writes as long as it may
 BRIEF: dict[str, dict[str, Any]] = {task: {"task.target_limit": 24} for task in ("translate", "summarize")}

@@ -1,4 +1,5 @@
-"""Room: engine. Weights as 8-bit integers: symmetric, one scale a row of outputs or a group of inputs within it.
+"""Room: engine. Weights as 8-bit integers: symmetric, one scale for each group of an output's inputs (idea: llama.cpp's
+Q8_0, whose groups are of 32), or for all of them.
 
 A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
 multiplies stays a float to the caller; a compiled kernel does it if there is one, else the matrix is written out whole
@@ -20,16 +21,23 @@ from headway.layers.linear import Linear, TokenTable
 
 METHOD = "headway-int8"  # config.json: quantization_config.quant_method
 LARGEST = 127
+GROUP = 64  # inputs that share a scale, as nearly as a row allows
+ROW = 0  # in the place of a group: all inputs of an output share one scale
+STEP = 16  # a group is a multiple of what the compiled product takes at once
 
 
-def quantise_weight(weight: Tensor, group: int | None = None) -> tuple[Tensor, Tensor]:
-    """(int8 (out, in), scale (out, groups)). `group` inputs share a scale; None: all inputs of an output do."""
+def group_size(inputs: int, group: int = GROUP) -> int:
+    """The divisor of a row's inputs nearest to `group`, among the multiples of 16; the row, where there is none."""
+    if group < 0 or group % STEP:
+        raise ConfigError(f"group {group} is no multiple of {STEP}: choose one, or {ROW} for one scale an output")
+    sizes = [size for size in range(STEP, inputs + 1, STEP) if inputs % size == 0]
+    return min(sizes, key=lambda size: abs(size - group), default=inputs) if group else inputs
+
+
+def quantise_weight(weight: Tensor, group: int = GROUP) -> tuple[Tensor, Tensor]:
+    """(int8 (out, in), scale (out, groups)). About `group` inputs share a scale."""
     outputs, inputs = weight.shape
-    size = group or inputs
-    if inputs % size:
-        raise ConfigError(
-            f"group {size} does not divide the {inputs} inputs of a weight; choose a divisor, or no group"
-        )
+    size = group_size(inputs, group)
     parts = weight.detach().float().view(outputs, inputs // size, size)
     scale = parts.abs().amax(-1) / LARGEST  # (out, groups)
     safe = torch.where(scale > 0, scale, torch.ones_like(scale))
@@ -64,10 +72,8 @@ class Int8Weight:
         return y if bias is None else y.add_(bias)
 
     def _compiles(self, x: Tensor) -> bool:
-        group = self.codes.shape[1] // self.scale.shape[1]
-        fits = (self.scale.shape[1] == 1 or group % 16 == 0) and self.codes.is_contiguous()
-        plain = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
-        return fits and plain and can_compile()
+        plain = x.device.type == "cpu" and x.dtype == torch.float32 and self.codes.is_contiguous()
+        return plain and not torch.is_grad_enabled() and can_compile()
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,36 +89,37 @@ class _Int8(nn.Module):
     weight: Tensor
     weight_scale: Tensor
 
-    def __init__(self, outputs: int, inputs: int, *, group: int | None, device: torch.device | None = None):
+    def __init__(self, outputs: int, inputs: int, *, group: int, device: torch.device | None = None):
         super().__init__()
+        self.group = group
         self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8, device=device))
-        self.register_buffer("weight_scale", torch.empty(outputs, inputs // (group or inputs), device=device))
+        self.register_buffer("weight_scale", torch.empty(outputs, inputs // group_size(inputs, group), device=device))
 
     @property
     def table(self) -> Any:
         return Int8Weight(self.weight, self.weight_scale)
 
-    def _take(self, weight: Tensor, group: int | None) -> Self:
+    def _take(self, weight: Tensor) -> Self:
         if not weight.is_meta:
-            self.weight, self.weight_scale = quantise_weight(weight, group)
+            self.weight, self.weight_scale = quantise_weight(weight, self.group)
         return self
 
 
 class Int8Linear(_Int8):
     def __init__(
-        self, inputs: int, outputs: int, *, bias: bool, group: int | None = None, device: torch.device | None = None
+        self, inputs: int, outputs: int, *, bias: bool, group: int = GROUP, device: torch.device | None = None
     ):
         super().__init__(outputs, inputs, group=group, device=device)
         self.in_features, self.out_features = inputs, outputs
         self.bias = nn.Parameter(torch.empty(outputs, device=device)) if bias else None
 
     @classmethod
-    def of(cls, linear: Linear, *, group: int | None = None) -> Self:
+    def of(cls, linear: Linear, *, group: int = GROUP) -> Self:
         """From a plain one, whose bias it keeps; from one without memory, one without memory."""
         meta = torch.device("meta")
         made = cls(linear.in_features, linear.out_features, bias=False, group=group, device=meta)
         made.bias = linear.bias
-        return made._take(linear.weight, group)
+        return made._take(linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:  # (…, in) → (…, out)
         return Int8Weight(self.weight, self.weight_scale).linear(x, self.bias)
@@ -122,15 +129,15 @@ class Int8Table(_Int8):
     """Token vectors, written out row by row as they are asked for."""
 
     @classmethod
-    def of(cls, table: TokenTable, *, group: int | None = None) -> Self:
+    def of(cls, table: TokenTable, *, group: int = GROUP) -> Self:
         rows, width = table.weight.shape
-        return cls(rows, width, group=group, device=torch.device("meta"))._take(table.weight, group)
+        return cls(rows, width, group=group, device=torch.device("meta"))._take(table.weight)
 
     def forward(self, ids: Tensor) -> Tensor:  # (…) → (…, width)
         return dequantise(self.weight[ids], self.weight_scale[ids])
 
 
-def quantise(model: nn.Module, *, group: int | None = None) -> nn.Module:
+def quantise(model: nn.Module, *, group: int = GROUP) -> nn.Module:
     """The same model with its matrices in int8, in place: the floats are let go one by one. A model built on `meta`
     becomes one that int8 tensors can be loaded into."""
     with torch.no_grad():
@@ -142,5 +149,5 @@ def quantise(model: nn.Module, *, group: int | None = None) -> nn.Module:
     return model
 
 
-def quantization_config(group: int | None) -> dict[str, Any]:
-    return {"quant_method": METHOD, "bits": 8, "group_size": group}
+def quantization_config(group: int) -> dict[str, Any]:
+    return {"quant_method": METHOD, "bits": 8, "group_size": group or None}

@@ -97,10 +97,8 @@ def matrix(made: Plan, module: nn.Module) -> dict[str, int]:
     bias = made.floats(module.bias) if isinstance(module, Linear | Int8Linear | Bf16Linear) else 0
     match module:
         case Int8Linear() | Int8Table():
-            groups, inputs = module.weight_scale.shape[1], module.weight.shape[1]
-            if groups > 1 and inputs // groups % 16:
-                raise NotPlannedError(f"int8 groups of {inputs // groups} are no multiple of 16")
-            stored = {"stored": kernels.INT8, "scale": made.floats(module.weight_scale), "groups": groups}
+            scale = module.weight_scale
+            stored = {"stored": kernels.INT8, "scale": made.floats(scale), "groups": scale.shape[1]}
         case Bf16Linear() | Bf16Table():
             stored = {"stored": kernels.BFLOAT16}
         case Linear() | TokenTable():

@@ -8,7 +8,7 @@ from typing import Literal
 from torch import nn
 
 from headway.engine.bf16 import halve
-from headway.engine.int8 import quantise
+from headway.engine.int8 import GROUP, quantise
 from headway.engine.step import FastStep
 from headway.errors import ConfigError
 from headway.models.decoder import Decoder
@@ -17,11 +17,11 @@ Stored = Literal["fp32", "bf16", "int8"]
 
 
 def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | None = None) -> nn.Module:
-    """Returns `model` itself. `weights`: how its matrices are stored from now on (None: as they are); `group` inputs
-    share a scale in int8, or all inputs of an output do (None). Without Numba, or where a part of it cannot be
+    """Returns `model` itself. `weights`: how its matrices are stored from now on (None: as they are); in int8, `group`
+    inputs share a scale (None: about 64; 0: all inputs of an output). Without Numba, or where a part of it cannot be
     compiled, the model runs as it did, from the weights asked for."""
     if weights == "int8":
-        quantise(model, group=group)
+        quantise(model, group=GROUP if group is None else group)
     elif weights == "bf16":
         halve(model)
     elif weights == "fp32":

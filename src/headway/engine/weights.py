@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.engine.bf16 import Bf16Linear, Bf16Table
-from headway.engine.int8 import METHOD, Int8Linear, Int8Table, dequantise, quantization_config
+from headway.engine.int8 import GROUP, METHOD, ROW, STEP, Int8Linear, Int8Table, dequantise, quantization_config
 from headway.engine.prepare import prepare
 from headway.errors import ConfigError
 
@@ -22,12 +22,12 @@ SCALE = "_scale"  # after the name of an int8 weight
 
 @dataclass(frozen=True)
 class Int8:
-    """Matrices in 8-bit integers, all else in float32; `group` inputs share a scale, or all of an output's (None)."""
+    """Matrices in 8-bit integers, all else in float32; about `group` inputs share a scale, or all of an output's."""
 
-    group: int | None = None
+    group: int = GROUP
 
     def __str__(self) -> str:
-        return "int8" if self.group is None else f"int8, groups of {self.group}"
+        return {GROUP: "int8", ROW: "int8, one scale an output"}.get(self.group, f"int8, groups of {self.group}")
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,14 @@ Weights = torch.dtype | Int8 | Half
 
 
 def weights_asked(
-    name: str | None, *, dtype: str | torch.dtype | None = None, group: int | None = None
+    name: str | None,
+    *,
+    dtype: str | torch.dtype | None = None,
+    group: int | None = None,
+    found: Int8 | None = None,
 ) -> Weights | None:
-    """What a person asks for, by its name here or by torch's; None: whatever the file has."""
+    """What a person asks for, by its name here or by torch's; None: whatever the file has. int8 without a group is what
+    was `found` in the file, if that is int8."""
     if name is not None and dtype is not None:
         raise ConfigError(f"weights {name!r} and dtype {dtype!r} say the same thing: give one of them")
     if name is not None and name not in NAMES:
@@ -55,7 +60,8 @@ def weights_asked(
         raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
     if name is None:
         return DTYPES[dtype] if isinstance(dtype, str) else dtype
-    known: dict[str, Weights] = {"int8": Int8(group), "bf16": Half(), "fp16": torch.float16, "fp32": torch.float32}
+    int8 = Int8(group) if group is not None else found or Int8()
+    known: dict[str, Weights] = {"int8": int8, "bf16": Half(), "fp16": torch.float16, "fp32": torch.float32}
     return known[name]
 
 
@@ -68,9 +74,12 @@ def weights_said(foreign: Mapping[str, Any]) -> Int8 | None:
     if method != METHOD:
         raise ConfigError(f"config.json: quantization_config: method {method!r} is not supported; {METHOD!r} is")
     group = said.get("group_size")
-    if said != quantization_config(group) or not (group is None or (type(group) is int and group > 0)):
-        raise ConfigError(f"config.json: quantization_config is {said}: expected bits 8 and a positive group_size")
-    return Int8(group)
+    fits = group is None or (type(group) is int and group > 0 and group % STEP == 0)
+    if not fits or said != quantization_config(group):
+        raise ConfigError(
+            f"config.json: quantization_config is {said}: expected bits 8 and group_size null or a multiple of {STEP}"
+        )
+    return Int8(ROW if group is None else group)
 
 
 def weights_told(weights: Weights) -> dict[str, Any]:
@@ -85,8 +94,7 @@ def weights_of(model: nn.Module) -> Weights:
         if isinstance(module, Bf16Linear | Bf16Table):
             return Half()
         if isinstance(module, Int8Linear | Int8Table):
-            size = module.weight.shape[1] // module.weight_scale.shape[1]
-            return Int8(None if size == module.weight.shape[1] else size)
+            return Int8(module.group)
     return next(model.parameters()).dtype
 
 

@@ -25,7 +25,8 @@ from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
 from headway.tasks.encoders import text_encoder
-from headway.tasks.spans import NOWHERE, Reading, Window, best_spans
+from headway.tasks.share import shared
+from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
 from headway.tasks.task import Example, Task, Walk, batches, device_of, mask_of, only, pad
 
 MARKS = ("context", "span")  # of a window: its context's tokens, from … to before; the answer's first and last
@@ -144,10 +145,13 @@ class Answer(Task):
             for window in self.windows(*pair, where=f"input {number}")
         ]
         windows.sort(key=lambda both: len(both[1].ids))
-        for chunk in batches(windows, 32):
+
+        def work(chunk: Sequence[tuple[Reading, Window]]) -> Spans:
             examples = [window.example() for _, window in chunk]
             batch = self.collate(examples, seeds=[()] * len(chunk), where=[]).to(device_of(model))
-            spans = best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n)
+            return best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n).cpu()
+
+        for chunk, spans in shared(batches(windows, 32), work):
             for row, (reading, window) in enumerate(chunk):
                 reading.add(window, spans.row(row))
         found = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
@@ -162,11 +166,7 @@ class Answer(Task):
         found = [one["answer"] for one in self.answer(model, [self.input(row) for row in rows])]
         references = [[text for text, _ in row.fields["answers"]] for row in rows]
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
-        total = 0.0
-        for chunk in batches(examples, 32):
-            batch = self.collate(chunk, seeds=[()] * len(chunk), where=[]).to(device_of(model))
-            total += float(self.loss(model, batch).total)
-        return {**squad.report(found, references), "loss": total / len(examples)}
+        return {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
 
     def measure(self, row: Row) -> dict[str, int]:
         return {part: len(self.tokenizer.encode(row.fields[part], special=False)) for part in self.input_fields}

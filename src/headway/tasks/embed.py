@@ -22,6 +22,7 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens
 from headway.preprocess.text import Tokenizer
 from headway.tasks.encoders import text_encoder, without_head
+from headway.tasks.share import shared
 from headway.tasks.task import Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
 
 
@@ -90,12 +91,15 @@ class Embed(Task):
         """(text, width), each of length 1; texts of similar length share a batch."""
         ids = [self.ids(text, part=part, where=f"{part} {number}") for number, text in enumerate(texts, 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        device, found = device_of(model), list[Tensor]()
-        for chunk in batches(order, size):
+        device = device_of(model)
+
+        def work(chunk: Sequence[int]) -> Tensor:
             rows = [ids[i] for i in chunk]
             inputs = only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows))
-            found.append(vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}))
-        return torch.cat(found)[torch.as_tensor(np.argsort(order), device=device)]
+            return vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}).cpu()
+
+        found = torch.cat([vectors for _, vectors in shared(batches(order, size), work)])
+        return found[torch.as_tensor(np.argsort(order))].to(device)
 
     def parse(self, text: str) -> Any:
         """A text, or {"a": …, "b": …} for the likeness of two."""

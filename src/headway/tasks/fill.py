@@ -30,6 +30,7 @@ from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.encoders import Frame, text_encoder
 from headway.tasks.masking import Masking
+from headway.tasks.share import shared
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
 
 IS_NEXT, NOT_NEXT = 0, 1
@@ -229,20 +230,23 @@ class Fill(Task):
         if not examples:
             raise DataError("fill: there is no text to evaluate on")
         order = sorted(range(len(examples)), key=lambda i: self.length(examples[i]))
-        lost = right = pairs = followed = 0.0
-        counts = np.zeros(len(self.tokenizer), dtype=np.int64)
-        for chunk in batches(order, 32):
+
+        def work(chunk: Sequence[int]) -> tuple[float, int, np.ndarray, int, int]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
             output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["asked"]]
             logits = output.logits.float()  # (hidden token, vocabulary)
-            lost += float(F.cross_entropy(logits, wanted, reduction="sum"))
-            right += int((logits.argmax(-1) == wanted).sum())
-            counts += np.bincount(wanted.cpu().numpy(), minlength=len(counts))
-            if self.next_sentence:
-                label = batch.targets["next_sentence"]
-                pairs += int((label != IGNORE).sum())
-                followed += int((output.next_sentence.argmax(-1) == label).sum())
+            lost = float(F.cross_entropy(logits, wanted, reduction="sum"))
+            right, counts = int((logits.argmax(-1) == wanted).sum()), np.bincount(wanted.cpu().numpy(), minlength=vocab)
+            if not self.next_sentence:
+                return lost, right, counts, 0, 0
+            label = batch.targets["next_sentence"]
+            followed = int((output.next_sentence.argmax(-1) == label).sum())
+            return lost, right, counts, int((label != IGNORE).sum()), followed
+
+        vocab = len(self.tokenizer)
+        sums = zip(*(found for _, found in shared(batches(order, 32), work)), strict=True)
+        lost, right, counts, pairs, followed = (sum(parts) for parts in sums)
         share = counts[counts > 0] / counts.sum()
         total, unigram = int(counts.sum()), float(-(share * np.log(share)).sum())
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
@@ -20,6 +20,7 @@ from headway.models.config import LanguageHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
+from headway.tasks.share import shared
 from headway.tasks.task import Example, Task, Walk, device_of, ids_array
 from headway.tasks.writing import settings_of, write
 
@@ -125,17 +126,17 @@ class Generate(Task):
     @torch.no_grad()
     def text_loss(self, model: nn.Module, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:
         """(summed loss, predictions): every token but the first is predicted once, from its own window."""
-        device, context = device_of(model), self.context
-        stream = torch.tensor(ids, device=device)
-        full = max(0, (len(ids) - 1) // context)
-        total = torch.zeros((), dtype=torch.float64, device=device)
-        for start in range(0, full, rows):
-            at = torch.arange(start, min(start + rows, full), device=device)[:, None] * context
-            block = stream[at + torch.arange(context + 1, device=device)]
+
+        def work(block: Tensor) -> float:
             logits = model(block[:, :-1]).logits
-            total += F.cross_entropy(logits.flatten(0, 1), block[:, 1:].flatten(), reduction="sum").double()
-        rest = stream[full * context :]
+            return float(F.cross_entropy(logits.flatten(0, 1), block[:, 1:].flatten(), reduction="sum"))
+
+        stream = torch.tensor(ids, dtype=torch.long, device=device_of(model))
+        full = max(0, (len(ids) - 1) // self.context)
+        blocks = (
+            list(stream.unfold(0, self.context + 1, self.context).split(rows)) if full else []
+        )  # (row, context + 1)
+        rest = stream[full * self.context :]
         if len(rest) > 1:
-            logits = model(rest[None, :-1]).logits
-            total += F.cross_entropy(logits[0], rest[1:], reduction="sum").double()
-        return float(total), max(len(ids) - 1, 0)
+            blocks.append(rest[None])
+        return sum(total for _, total in shared(blocks, work)), max(len(ids) - 1, 0)

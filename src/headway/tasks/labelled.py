@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch, Loss
 from headway.data.read import Row
 from headway.errors import DataError, InputError
+from headway.tasks.share import shared
 from headway.tasks.task import Example, Task, Walk, batches, device_of
 
 ROWS = 64  # inputs answered at once
@@ -67,10 +68,14 @@ class Labelled(Task):
     def logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
         """(example, label). Examples of similar length share a batch; the answer is in the order they came in."""
         order = sorted(range(len(examples)), key=lambda i: self.length(examples[i]))
-        out = torch.zeros(len(examples), len(self.labels))
-        for chunk in batches(order, ROWS):
+
+        def work(chunk: Sequence[int]) -> Tensor:
             batch = self.collate([examples[i] for i in chunk], seeds=[()] * len(chunk), where=[])
-            out[chunk] = logits_of(model, batch.to(device_of(model))).float().cpu()
+            return logits_of(model, batch.to(device_of(model))).float().cpu()
+
+        out = torch.zeros(len(examples), len(self.labels))
+        for chunk, found in shared(batches(order, ROWS), work):
+            out[chunk] = found
         return out
 
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:

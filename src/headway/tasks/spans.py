@@ -51,6 +51,9 @@ class Spans(NamedTuple):
     def row(self, index: int) -> Spans:
         return Spans(*(part[index] for part in self))
 
+    def cpu(self) -> Spans:
+        return Spans(*(part.cpu() for part in self))
+
 
 def best_spans(logits: Tensor, *, longest: int, n: int) -> Spans:
     """`logits` is (row, length, start or end), −∞ where no span may begin or end. Token 0 stands for no span at all."""

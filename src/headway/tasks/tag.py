@@ -26,6 +26,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.encoders import Frame, text_encoder
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
 from headway.tasks.labelled import label_index, logits_of
+from headway.tasks.share import shared
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
 from headway.tasks.windows import Window, windows
 
@@ -148,12 +149,15 @@ class Tag(Task):
         """For each sentence, word → log-probabilities (label,). A word that was cut is not among them."""
         readings = [(index, reading) for index, parts in enumerate(sentences) for reading in parts]
         readings.sort(key=lambda item: len(item[1].ids))
-        out: list[dict[int, torch.Tensor]] = [{} for _ in sentences]
-        for chunk in batches(readings, ROWS):
+
+        def work(chunk: Sequence[tuple[int, Reading]]) -> torch.Tensor:
             ids = [reading.ids for _, reading in chunk]
             inputs = only(inputs=pad(ids, self.tokenizer.pad_id or 0), mask=mask_of(ids))
             logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
-            scores = logits.float().log_softmax(-1).cpu()  # (reading, token, label)
+            return logits.float().log_softmax(-1).cpu()  # (reading, token, label)
+
+        out: list[dict[int, torch.Tensor]] = [{} for _ in sentences]
+        for chunk, scores in shared(batches(readings, ROWS), work):
             for (index, reading), row in zip(chunk, scores, strict=True):
                 out[index] |= {word: row[at] for at, word in reading.places}
         return out

@@ -24,6 +24,7 @@ from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
+from headway.tasks.share import shared
 
 Example = dict[str, np.ndarray]
 Walk = Callable[[], Iterator[Row]]
@@ -124,6 +125,16 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]: ...
 
+    def mean_loss(self, model: nn.Module, examples: Sequence[Example]) -> float:
+        """A prediction's, over all of them."""
+
+        def work(chunk: Sequence[Example]) -> tuple[float, int]:
+            batch = self.collate(chunk, seeds=[()] * len(chunk), where=[]).to(device_of(model))
+            return float(self.loss(model, batch).total), batch.count
+
+        found = [both for _, both in shared(batches(examples, 32), work)]
+        return sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
+
     def signature(self) -> str:
         """What makes the scores comparable: the library and its settings."""
         return ""
@@ -186,9 +197,8 @@ def only(**tensors: Tensor | None) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-def batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def ids_array(ids: Sequence[int]) -> np.ndarray:

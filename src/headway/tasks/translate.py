@@ -20,7 +20,8 @@ from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
-from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.share import shared
+from headway.tasks.task import IGNORE, Example, Task, Walk, batches, ids_array, mask_of, only, pad
 from headway.tasks.writing import settings_of, write
 
 
@@ -127,10 +128,10 @@ class Translate(Task):
         settings = settings_of({**defaults, **options}, self.tokenizer)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        out: list[Any] = [None] * len(sources)
-        for chunk in batches(order, max(1, 128 // settings.beams)):
+
+        def work(chunk: Sequence[int]) -> list[Any]:
             seeds = tuple(settings.seed + i for i in chunk) if isinstance(settings.seed, int) else settings.seed
-            found = write(
+            return write(
                 model,
                 [[self.start_id]] * len(chunk),
                 replace(settings, seed=seeds),
@@ -138,6 +139,9 @@ class Translate(Task):
                 sources=[sources[i] for i in chunk],
                 **heard,
             )
+
+        out: list[Any] = [None] * len(sources)
+        for chunk, found in shared(batches(order, max(1, 128 // settings.beams)), work):
             for index, answer in zip(chunk, found, strict=True):
                 out[index] = answer
         return out
@@ -150,7 +154,7 @@ class Translate(Task):
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
         return {
-            "loss": self.mean_loss(model, rows),
+            "loss": self.mean_loss(model, [example for row in rows for example in self.examples(row)]),
             "exact": exact / max(len(rows), 1),
             **self.text_scores(found, rows),
         }
@@ -160,15 +164,6 @@ class Translate(Task):
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])
-
-    def mean_loss(self, model: nn.Module, rows: Sequence[Row]) -> float:
-        total, count, device = 0.0, 0, device_of(model)
-        for chunk in batches(rows, 32):
-            examples = [example for row in chunk for example in self.examples(row)]
-            batch = self.collate(examples, seeds=[()] * len(examples), where=[]).to(device)
-            total += float(self.loss(model, batch).total)
-            count += batch.count
-        return total / max(count, 1)
 
     def measure(self, row: Row) -> dict[str, int]:
         return {part: len(self._ended(row.fields[part])) for part in ("source", "target")}

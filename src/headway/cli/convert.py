@@ -19,7 +19,9 @@ def convert(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     to: Annotated[str, typer.Option(help=f"The weights' new type: {TYPES}.")],
-    group: Annotated[int | None, typer.Option(help="int8: about so many inputs share a scale (default: 64; 0: all).")] = None,
+    group: Annotated[
+        int | None, typer.Option(help="int8: about so many inputs share a scale (default: 64; 0: all).")
+    ] = None,
     text: Annotated[
         Path | None, typer.Option(help="A text to measure the change on (default: a built-in one).")
     ] = None,

@@ -61,7 +61,7 @@ def main() -> None:
             times = interleaved(
                 {
                     "transformers": lambda m=reference, i=ids, k=mask: m(input_ids=i, attention_mask=k),
-                    "headway": lambda m=ours, r=rows: encode_ragged(m.model, r),
+                    "headway": lambda m=ours, r=rows: list(encode_ragged(m.model, r)),
                 },
                 repeats=options.repeats,
             )

@@ -68,7 +68,7 @@ def test_a_missing_or_extra_tensor_is_named(folder: Path) -> None:
 
 def test_embedding_keeps_the_order_and_is_the_same_alone(folder: Path) -> None:
     bundle = headway.load(folder)
-    together = bundle.embed(TEXTS, batch_size=2)
+    together = bundle.embed(TEXTS)
     for text, vector in zip(TEXTS, together, strict=True):
         torch.testing.assert_close(bundle.embed([text])[0], vector, atol=1e-5, rtol=1e-5)
 

@@ -18,6 +18,7 @@ from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.data.ledger import Ledger
+from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
@@ -102,16 +103,17 @@ class Bundle:
         return torch.arange(ids.shape[1], device=ids.device)[None]
 
     @torch.no_grad()
-    def embed(self, texts: Sequence[str], *, batch_size: int = 32, overflow: str = "error") -> Tensor:
+    def embed(self, texts: Sequence[str], *, overflow: str = "error") -> Tensor:
         """One vector a text (text, width), pooled as the model's own sentence-transformers files say, else by the mean.
-        Texts are sorted by length, so that a batch holds little padding; the order of the answer is the texts'. A text
-        over the model's limit is an error, or with `overflow="truncate"` cut and counted in a warning."""
+        A text over the model's limit is an error, or with `overflow="truncate"` cut and counted in a warning."""
         if not isinstance(self.model, Encoder):
             raise InputError(f"embed needs an encoder; {self.family} is a {type(self.model).__name__}")
         if self.tokenizer is None:
             raise InputError("embed needs a tokenizer, and this model has none")
         settings = sentence_settings(self.folder)
         ids = self.tokenizer.encode_batch(texts)
+        if [] in ids:
+            raise InputError(f"text {ids.index([])} has no tokens, so nothing can be said of it")
         if settings.limit is not None:
             ledger = Ledger(overflow, InputError)
             ids = [
@@ -120,18 +122,9 @@ class Bundle:
             ]
             for line in ledger.lines():
                 warnings.warn(line, stacklevel=2)
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        out: list[Tensor | None] = [None] * len(ids)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            batch, mask = pad_rows([ids[i] for i in rows], device=self.device)
-            hidden = self.model.encode(batch, mask=mask)
-            vectors = pool(hidden, mask, settings.pooling)
-            if settings.normalize:
-                vectors = torch.nn.functional.normalize(vectors, dim=-1)
-            for row, vector in zip(rows, vectors, strict=True):
-                out[row] = vector
-        return torch.stack([vector for vector in out if vector is not None]) if out else torch.empty(0, 0)
+        found = {i: pool(hidden[None], None, settings.pooling) for i, hidden in encode_ragged(self.model, ids)}
+        vectors = torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)
+        return torch.nn.functional.normalize(vectors, dim=-1) if settings.normalize else vectors
 
     def save(self, folder: str | Path) -> Path:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files. A model that its
@@ -265,16 +258,6 @@ def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None =
         else:
             out.append(replace(rule, theirs=theirs))
     return out
-
-
-def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """(ids, mask), padded on the right; no mask when nothing is padded."""
-    longest = max(len(row) for row in rows)
-    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
-    if all(len(row) == longest for row in rows):
-        return ids, None
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    return ids, torch.arange(longest, device=device)[None] < lengths[:, None]
 
 
 def _tokenizer(folder: Path) -> Tokenizer | None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from headway.engine import encode_ragged
+from headway.engine.ragged import by_length
 from headway.models.build import build
 from headway.models.recipes import Recipe, Size, encoder
 
@@ -16,10 +17,11 @@ def test_ragged_equals_one_by_one(recipe: Recipe, budget: int) -> None:
     lengths = [5, 1, 17, 9, 9, 3]
     rows = [torch.randint(0, 50, (n,), generator=generator).tolist() for n in lengths]
     kinds = [[i % 2 for i in range(n)] for n in lengths]
-    together = encode_ragged(model, rows, segments=kinds, budget=budget)
-    for row, kind, got in zip(rows, kinds, together, strict=True):
+    together = dict(encode_ragged(model, rows, segments=kinds, budget=budget))
+    assert list(together) == [1, 5, 0, 3, 4, 2], "shortest first"
+    for i, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
         alone = model.encode(torch.tensor([row]), segments=torch.tensor([kind]))[0]
-        torch.testing.assert_close(got, alone, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(together[i], alone, atol=1e-5, rtol=1e-5)
 
 
 def test_texts_do_not_see_each_other() -> None:
@@ -27,6 +29,12 @@ def test_texts_do_not_see_each_other() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)
-    first = encode_ragged(model, [[1, 2, 3], [4, 5, 6]])[0]
-    second = encode_ragged(model, [[1, 2, 3], [7, 8, 9]])[0]
-    assert torch.equal(first, second)
+    first = dict(encode_ragged(model, [[1, 2, 3], [4, 5, 6]]))
+    second = dict(encode_ragged(model, [[1, 2, 3], [7, 8, 9]]))
+    assert torch.equal(first[0], second[0]) and not torch.equal(first[1], second[1])
+
+
+def test_rows_hold_what_they_may() -> None:
+    assert list(by_length([5, 1, 17, 9, 9, 3], budget=18)) == [[1, 5, 0, 3], [4], [2]]
+    assert list(by_length([], budget=18)) == []
+    assert list(by_length([40, 2], budget=18)) == [[1], [0]]

@@ -110,10 +110,24 @@ def test_causality_by_gradient_and_by_perturbation(path: Callable[..., Tensor], 
             assert not torch.equal(changed[:, :, t:], values[:, :, t:])
 
 
-def test_packed_segments_do_not_see_each_other() -> None:
-    """Two texts packed in one row give what each gives alone."""
-    q, k, v = (torch.randn(1, 2, 7, 4) for _ in range(3))
-    packed = attend(q, k, v, mask=CAUSAL & segments(torch.tensor([[0, 0, 0, 1, 1, 1, 1]])))
-    alone = [attend(*(x[:, :, part] for x in (q, k, v)), mask=CAUSAL) for part in (slice(0, 3), slice(3, 7))]
-    torch.testing.assert_close(packed, torch.cat(alone, dim=2))
-    assert not torch.allclose(packed, attend(q, k, v, mask=CAUSAL))
+@pytest.mark.parametrize("base", [Mask(), CAUSAL], ids=["everything", "causal"])
+def test_packed_segments_do_not_see_each_other(base: Mask) -> None:
+    """Texts packed in one row give what each gives alone, whether told token by token or by their lengths."""
+    q = torch.randn(1, 4, 11, 4)
+    k, v = (torch.randn(1, 2, 11, 4) for _ in range(2))  # heads share keys
+    parts = slice(0, 3), slice(3, 7), slice(7, 11)
+    alone = torch.cat([attend(*(x[:, :, part] for x in (q, k, v)), mask=base) for part in parts], dim=2)
+    numbered = segments(torch.tensor([[0] * 3 + [1] * 4 + [2] * 4]))
+    for mask in (base & numbered, base & segments((3, 4, 4)), segments((3, 4, 4)) & base):
+        torch.testing.assert_close(attend(q, k, v, mask=mask), alone)
+        torch.testing.assert_close(attend_with_weights(q, k, v, mask=mask)[0], alone)
+    bias = torch.randn(1, 4, 11, 11)
+    by_lengths, by_number = (attend(q, k, v, mask=base & mask, bias=bias) for mask in (segments((3, 4, 4)), numbered))
+    torch.testing.assert_close(by_lengths, by_number)
+    assert not torch.allclose(alone, attend(q, k, v, mask=base))
+
+
+def test_a_text_that_is_alone_is_not_packed() -> None:
+    assert segments((5,)) == Mask()
+    with pytest.raises(ValueError, match="tensor"):
+        segments((2, 3)) | Mask(torch.ones(5, 5, dtype=torch.bool))

@@ -1,20 +1,19 @@
 """Room: engine. Texts of different lengths without padding: laid end to end in one row, each seeing only itself.
 
-The linear layers, which are nearly all the work, then touch real tokens only. Attention runs over the whole row under a
-block-diagonal mask, so a row is kept short enough that this costs less than the padding would.
+Every layer touches real tokens only. Texts of one length lie side by side, so that attention takes them as a batch; a
+row is kept so short that what passes between layers stays near the processor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from headway.data.stream import pack
 from headway.models.encoder import Encoder
 
-BUDGET = 512  # tokens a row
+BUDGET = 1024  # tokens a row
 
 
 @torch.no_grad()
@@ -24,21 +23,26 @@ def encode_ragged(
     *,
     segments: Sequence[Sequence[int]] | None = None,
     budget: int = BUDGET,
-) -> list[Tensor]:
-    """The hidden states of each text, (length, width), as `encode` would give them one by one."""
+) -> Iterator[tuple[int, Tensor]]:
+    """(which text, its hidden states (length, width)), the shortest first: as `encode` would give them one by one."""
     device = next(model.parameters()).device
-    out: list[Tensor | None] = [None] * len(rows)
-    sizes = [len(row) for row in rows]
-    for group in pack(sizes, max([budget, *sizes])):
+    for group in by_length([len(row) for row in rows], budget=budget):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
-        lengths = [sizes[i] for i in group]
-        counts = torch.tensor(lengths, device=device)
-        owner = torch.repeat_interleave(torch.arange(len(group), device=device), counts)[None]
-        starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-        positions = torch.arange(ids.shape[1], device=device)[None] - starts
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)
-        packing = owner if len(group) > 1 else None
-        hidden = model.encode(ids, positions=positions, packing=packing, segments=kinds)[0]
-        for index, part in zip(group, hidden.split(lengths), strict=True):
-            out[index] = part
-    return [part for part in out if part is not None]
+        lengths = tuple(len(rows[i]) for i in group)
+        positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
+        hidden = model.encode(ids, positions=positions, packing=lengths, segments=kinds)[0]  # (token, width)
+        yield from zip(group, hidden.split(lengths), strict=True)
+
+
+def by_length(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
+    """Groups of indices, shortest first, each of at most `budget` tokens (or of one text that is longer)."""
+    group, tokens = list[int](), 0
+    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if group and tokens + lengths[index] > budget:
+            yield group
+            group, tokens = [], 0
+        group.append(index)
+        tokens += lengths[index]
+    if group:
+        yield group

@@ -6,6 +6,7 @@ the weights too. Tests hold them together, in train mode and with gradients.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -30,6 +31,8 @@ def attend(
 ) -> Tensor:  # (batch, head, query, d_v)
     queries, keys = q.shape[-2], k.shape[-2]
     grouped = k.shape[1] != q.shape[1]
+    if mask.texts is not None and mask.allowed is None and bias is None and queries == keys and len(q) == 1:
+        return _attend_texts(q, k, v, mask=mask, scale=scale, dropout=dropout)
     if mask.causal and mask.allowed is None and bias is None and queries == keys:
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
@@ -40,6 +43,19 @@ def attend(
     else:
         extra = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, -math.inf)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=extra, scale=scale, dropout_p=dropout, enable_gqa=grouped)
+
+
+def _attend_texts(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: float | None, dropout: float) -> Tensor:
+    """Texts laid end to end in one row, met one by one; neighbours of one length are a batch."""
+    assert mask.texts is not None
+    runs = [(length, len(list(run))) for length, run in itertools.groupby(mask.texts)]
+    sizes = [length * count for length, count in runs]
+    out = []
+    for (length, count), *parts in zip(runs, *(x[0].split(sizes, dim=1) for x in (q, k, v)), strict=True):
+        each = [part.unflatten(1, (count, length)).transpose(0, 1) for part in parts]  # (text, head, length, d)
+        met = attend(*each, mask=Mask(causal=mask.causal), scale=scale, dropout=dropout)
+        out.append(met.transpose(0, 1).flatten(1, 2))  # (head, text · length, d)
+    return torch.cat(out, dim=1)[None]
 
 
 def attention_weights(

@@ -1,7 +1,7 @@
 """Room: layers. Who may look at whom. True = may look. Masks combine with `&` and `|`.
 
-The causal triangle is kept as a fact rather than a tensor for as long as possible, so that the fast kernel can use its
-own causal path and a single-token step needs no mask at all.
+The causal triangle, and texts laid end to end, are kept as a fact rather than a tensor for as long as possible: so the
+fast kernel can use its own causal path, a single-token step needs no mask at all, and each text is met by itself.
 """
 
 from __future__ import annotations
@@ -15,31 +15,39 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Mask:
     """`allowed` broadcasts to (batch, head, query, key); None allows everything. `causal` adds the triangle, aligned
-    so that the last query is the last key."""
+    so that the last query is the last key. `texts` are the lengths of texts laid end to end, which do not see each
+    other."""
 
     allowed: Tensor | None = None
     causal: bool = False
+    texts: tuple[int, ...] | None = None
 
     def __and__(self, other: Mask) -> Mask:
         if self.allowed is None or other.allowed is None:
             allowed = other.allowed if self.allowed is None else self.allowed
         else:
             allowed = self.allowed & other.allowed
-        return Mask(allowed, causal=self.causal or other.causal)
+        return Mask(allowed, causal=self.causal or other.causal, texts=self.texts or other.texts)
 
     def __or__(self, other: Mask) -> Mask:
-        if self.causal or other.causal:
-            raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on a causal one first")
+        if self.causal or other.causal or self.texts or other.texts:
+            raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on the others first")
         if self.allowed is None or other.allowed is None:
             return Mask()
         return Mask(self.allowed | other.allowed)
 
     def tensor(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """The mask as a bool tensor, or None when everything may be seen."""
+        allowed = self.allowed
+        if self.texts is not None:
+            counts = torch.tensor(self.texts, device=device)
+            text = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)  # (key)
+            same = text[-queries:, None] == text[None]  # (query, key)
+            allowed = same if allowed is None else same & allowed
         if not self.causal or queries == 1:
-            return self.allowed
+            return allowed
         triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)  # (query, key)
-        return triangle if self.allowed is None else triangle & self.allowed
+        return triangle if allowed is None else triangle & allowed
 
 
 CAUSAL = Mask(causal=True)
@@ -68,6 +76,9 @@ def prefix(lengths: Tensor, *, queries: int, keys: int) -> Mask:
     return Mask(seen) | Mask(triangle)
 
 
-def segments(ids: Tensor) -> Mask:
-    """Packed rows: a token sees only its own segment. `ids` is (batch, length), one number per packed example."""
-    return Mask(ids[:, None, :, None] == ids[:, None, None, :])
+def segments(packed: Tensor | tuple[int, ...]) -> Mask:
+    """Packed rows: a token sees only its own segment. (batch, length) with one number per packed example, or, for a
+    single row, the lengths of its examples."""
+    if isinstance(packed, tuple):
+        return Mask(texts=packed) if len(packed) > 1 else Mask()
+    return Mask(packed[:, None, :, None] == packed[:, None, None, :])

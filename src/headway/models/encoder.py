@@ -28,7 +28,7 @@ class Encoder(nn.Module):
         mask: Tensor | None = None,  # (batch, length), nonzero = a real token
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        packing: Tensor | None = None,
+        packing: Tensor | tuple[int, ...] | None = None,
         asked: Tensor | None = None,  # for heads that say words: only at these positions (batch, length)
     ) -> Output:
         hidden = self.encode(inputs, mask=mask, segments=segments, positions=positions, packing=packing)
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
         mask: Tensor | None = None,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        packing: Tensor | None = None,
+        packing: Tensor | tuple[int, ...] | None = None,
     ) -> Tensor:  # (batch, length, width)
         keep = None if mask is None else mask.bool()
         if isinstance(self.embedding, PatchEmbedding):

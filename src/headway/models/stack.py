@@ -38,7 +38,7 @@ class Stack(nn.Module):
         positions: Tensor,  # (batch or 1, length)
         bound: int,  # no position reaches it
         keep: Tensor | None = None,  # (batch, key), False = padding; with a cache it covers the past too
-        packing: Tensor | None = None,  # (batch, length): tokens with different numbers do not see each other
+        packing: Tensor | tuple[int, ...] | None = None,  # which tokens see each other: see masks.segments
         cache: KeyValueCache | None = None,
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,

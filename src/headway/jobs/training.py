@@ -27,6 +27,7 @@ from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
 from headway.tasks.default import default_task
+from headway.tasks.share import among
 from headway.tasks.source import ExampleSource, StreamSource, prepare
 from headway.tasks.task import Task
 from headway.train.loop import FitResult, fit
@@ -174,8 +175,11 @@ def run_plan(
     if plan.lora:
         merge_lora(bundle.model)
     scores: dict[str, float] = {}
+    if result.exit_code == 0:
+        with among(world):
+            found = task.evaluate(bundle.model, data.valid())
     if result.exit_code == 0 and report is not None:
-        scores = task.evaluate(bundle.model, data.valid())
+        scores = found
         bundle.save(folder)
         save_json(folder / "training" / SCORES, scores)
         write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut)

@@ -18,8 +18,9 @@ from headway.data.batch import Batch
 from headway.errors import TrainingError
 from headway.train import rng
 from headway.train.blame import Finding, examine, lines
+from headway.train.form import AUTOPSY, require
 from headway.train.source import LossFunction
-from headway.train.state import load_state, verify, write_folder
+from headway.train.state import UNREADABLE, load_state, verify, write_folder
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -84,7 +85,11 @@ def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.de
     problem = verify(path)
     if problem is not None:
         raise TrainingError(f"{problem}; this autopsy cannot be replayed")
-    kept = load_state(path)
+    try:
+        kept = load_state(path)
+    except UNREADABLE as error:
+        raise TrainingError(f"{path}: unreadable, though its checksums agree ({type(error).__name__})") from error
+    require(kept, AUTOPSY, folder=path)
     facts = kept["facts"]
     try:
         model.load_state_dict(kept["model"])

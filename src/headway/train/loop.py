@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
 from headway.errors import TrainingError
+from headway.tasks.share import among
 from headway.train import rng
 from headway.train.average import Average
 from headway.train.best import Best
@@ -57,9 +58,9 @@ def fit(
 ) -> FitResult:
     """Train `model` in place; it ends with the best weights if there is a score, else with the last (or averaged) ones.
 
-    `evaluate` is called with the model in evaluation mode on the first rank, and leaves the random streams as they
-    were. Everything the run writes is under `folder/training`. With `resume` the newest valid state is gone on with.
-    A callback is any object with some of the methods of `Callback`.
+    `evaluate` is called on every rank, `among` which it may spread its work; the first one's scores count. Everything
+    the run writes is under `folder/training`. With `resume` the newest valid state is gone on with. A callback is any
+    object with some of the methods of `Callback`.
     """
     training = Path(folder) / "training"
     device = pick_device(settings.device)
@@ -150,7 +151,7 @@ class Run:
         length, warnings = 0, []
         if resume:
             loaded = latest(self)
-            length, warnings = loaded.state["journal"], loaded.warnings + restore(self, loaded.state)
+            warnings, length = loaded.warnings + restore(self, loaded), loaded.state["journal"]
             self.saved = self.status.step
         else:
             rng.seed_all(self.settings.seed + self.world.rank)
@@ -190,8 +191,7 @@ class Run:
         """Leave the model with the weights to keep, and the run's curves on the disk."""
         status = self.status
         if self.best is not None and status.best is not None:
-            problem = self.best.restore(self.model, status=status, world=self.world)
-            if problem is not None:
+            if problem := self.best.restore(self.model, status=status, world=self.world):
                 self.warn(problem)
         else:
             self.replica.keep(self.average)
@@ -252,8 +252,8 @@ class Run:
             return
         streams = rng.capture()
         self.model.eval()
-        with self.replica.kept(self.average), torch.no_grad(), self.stepper.autocast():
-            scores: dict[str, float] = self.world.share(self.evaluate(self.model) if self.world.main else None)
+        with self.replica.kept(self.average), torch.no_grad(), self.stepper.autocast(), among(self.world):
+            scores: dict[str, float] = self.world.share(self.evaluate(self.model))
             if self.best is not None:
                 self.best.judge(scores, self.model, status=status, world=self.world)
         self.model.train()

@@ -20,6 +20,7 @@ Kind = Literal["muon", "adamw", "adam"]
 Role = Literal["matrix", "weight", "plain"]  # hidden matrix; head or kernel; norm, bias, embedding
 Named = list[tuple[str, nn.Parameter]]
 ROLES: tuple[Role, ...] = ("matrix", "weight", "plain")
+KEPT = {"muon": ("momentum",), **dict.fromkeys(("adamw", "adam"), ("step", "exp_avg", "exp_avg_sq"))}
 BETAS = {"muon": (0.9, 0.95), "adamw": (0.9, 0.95), "adam": (0.9, 0.98)}
 EPS = {"muon": 1e-8, "adamw": 1e-8, "adam": 1e-9}
 
@@ -86,7 +87,11 @@ class Optimizers:
                     "resume with the model, frozen parts and adapters the run began with"
                 )
         for name, part in self.parts.items():
-            part.load_state_dict(state[name])
+            _fitting(name, state[name]["state"], [each for group in part.param_groups for each in group["params"]])
+            saved_rates = [group["lr"] for group in state[name]["param_groups"]]
+            groups = part.state_dict()["param_groups"]
+            kept = [{**group, "lr": rate} for group, rate in zip(groups, saved_rates, strict=True)]
+            part.load_state_dict({"state": state[name]["state"], "param_groups": kept})
 
     def _param_groups(self) -> list[dict[str, Any]]:
         return [group for part in self.parts.values() for group in part.param_groups]
@@ -95,6 +100,18 @@ class Optimizers:
 def _learnt(param_groups: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
     """Which group and place each parameter has, since the state is kept by place."""
     return {name: (group["name"], place) for group in param_groups for place, name in enumerate(group["param_names"])}
+
+
+def _fitting(name: str, state: Mapping[Any, Mapping[str, Tensor]], parameters: list[Tensor]) -> None:
+    """Refuse what the optimiser could not step with."""
+    places = dict(enumerate(parameters))
+    for place, kept in state.items():
+        shapes = {key: places[place].shape if key != "step" else () for key in KEPT[name]} if place in places else None
+        if shapes is None or {key: tuple(tensor.shape) for key, tensor in kept.items()} != shapes:
+            raise CheckpointError(
+                f"the saved state of optimizer.{name}.state.{place} is not what {name} keeps of this parameter; "
+                "resume with the model the run began with"
+            )
 
 
 def embedding_weights(model: nn.Module) -> set[Tensor]:

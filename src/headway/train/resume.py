@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import TrainingError
+from headway.errors import CheckpointError, TrainingError
 from headway.train import rng
+from headway.train.form import ANYTHING, AVERAGE, STATE, refusal, require
 from headway.train.state import Loaded, State, load_latest, load_state
 from headway.train.tree import ties
 
@@ -44,25 +45,31 @@ def snapshot(run: Run) -> State:
     }
 
 
-def restore(run: Run, state: State) -> list[str]:
+def restore(run: Run, loaded: Loaded) -> list[str]:
     """Put a snapshot back into a fresh run; what the user should know about it."""
+    state, folder = loaded.state, loaded.path
+    require(state, {**STATE, "average": ANYTHING if run.average is None else AVERAGE}, folder=folder)
     warnings = _settings(state["settings"], run.settings.as_dict())
     _data(state["fingerprint"], run.source.fingerprint)
     if state["ties"] != ties(run.model.state_dict()):
         raise TrainingError(f"the saved state does not fit this model: tied weights were {state['ties']}")
     try:
         run.replica.load(state, run.optimizers, run.average)
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise TrainingError(f"the saved state does not fit this model: {error}") from error
+    except (RuntimeError, ValueError, KeyError, CheckpointError) as error:
+        raise TrainingError(f"{folder}: the saved state does not fit this model: {error}") from error
     vars(run.status).update(state["status"])
     run.pace.restart(run.status)
     run.stepper.accumulate = max(state["stepper"]["accumulate"], run.settings.accumulate)
     vars(run.stepper.scale).update(state["stepper"]["scale"])
-    if "spikes" in state:  # a run begun before they were watched has none
-        run.spikes.load(state["spikes"])
+    run.spikes.load(state["spikes"])
+    if run.status.position >= (batches := len(run.batches())):
+        raise refusal(folder, f"status.position is {run.status.position}, in an epoch of {batches} batches")
     if len(state["ranks"]) == run.world.size:
         own = state["ranks"][run.world.rank]
-        rng.restore(own["rng"])
+        try:
+            rng.restore(own["rng"])
+        except (RuntimeError, ValueError, LookupError, TypeError) as error:
+            raise refusal(folder, f"ranks.{run.world.rank}.rng is not what a random stream is put back by") from error
         run.window.load(own["window"], run.device)
     else:
         rng.seed_all(run.settings.seed + run.world.rank + 1000 * run.status.step)

@@ -27,6 +27,7 @@ from headway.train.tree import Shelf, Tensors, join, split
 State = dict[str, Any]
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
+UNREADABLE = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError)  # by `load_state`
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def load_latest(training: Path) -> Loaded:
             try:
                 loaded = Loaded(state=load_state(path), path=path, warnings=[])
                 break
-            except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            except UNREADABLE as error:
                 problem = f"{path}: unreadable, though its checksums agree ({type(error).__name__})"
         damaged.append((path, problem))
     else:

@@ -91,8 +91,10 @@ class Stepper:
                 self._halve(len(indices), error)
             self.replica.learner.zero_grad(set_to_none=True)
             rng.restore(streams)
-        # Read at every step, at once: an update must never be made from a value that is not finite.
-        total, found.size = torch.stack([found.total, found.norm]).tolist()
+        # Read at every step, at once: an update must never be made from a value that is not finite. The gradient is all
+        # ranks' already; the loss is summed, so that none goes on where another stops.
+        own, found.size = torch.stack([found.total, found.norm]).tolist()
+        (total,) = self.world.sum(own)
         finite = isfinite(total) and isfinite(found.size)
         if not finite and (not isfinite(total) or self.factor <= 1):
             with self.replica.kept() as model:
@@ -149,22 +151,27 @@ class Stepper:
         self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
 
     def _blame(self, model: nn.Module, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
-        """Find the micro-batch and the module at fault, and keep them for `headway replay`."""
+        """Find the micro-batch and the module at fault; whichever rank has them keeps them for `headway replay`, and
+        every rank tells of them."""
         for batch in batches:
             case = Case(step, batch, self.precision, self.factor, self.device, streams)
             culprit = case.examine(model, self.loss).culprit
             if culprit is not None:
                 break
             streams = rng.capture()
-        else:
-            culprit = "no module when run again" + (" on this rank" if self.world.size > 1 else "")
-        path = self.training / (f"autopsy-{step}" + (f"-rank{self.world.rank}" if not self.world.main else ""))
+        culprits = self.world.gather(culprit)
+        at_fault = next((rank for rank, found in enumerate(culprits) if found is not None), 0)
+        told = self._keep(case, model, culprit or "no module when run again") if self.world.rank == at_fault else ""
+        return TrainingError(self.world.gather(told)[at_fault])
+
+    def _keep(self, case: Case, model: nn.Module, culprit: str) -> str:
+        path = self.training / f"autopsy-{case.step}"
         try:
             case.save(path, model, culprit)
             kept = f"look at it again with `headway replay {path}`"
         except TrainingError as error:
             kept = f"the batch could not be kept: {error}"
-        return TrainingError(
-            f"step {step}: the loss or its gradient is not finite; first seen at: {culprit}; "
+        return (
+            f"step {case.step}: the loss or its gradient is not finite; first seen at: {culprit}; "
             f"batch: {lines(case.batch.where)}. The weights were not updated: lower lr, or look at these lines; {kept}"
         )

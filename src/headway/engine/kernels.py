@@ -95,6 +95,7 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
 multiply_float32 = _multiply(tiles.FLOAT32, _rest_float32, w_size=4, x_size=4, step=WIDE)
 multiply_bfloat16 = _multiply(tiles.BFLOAT16, _rest_bfloat16, w_size=2, x_size=4, step=WIDE)
 multiply_int8 = _multiply(tiles.INT8, _rest_int8, w_size=1, x_size=2, step=STEP)
+multiply_int8_by_64 = _multiply(tiles.INT8_BY_64, _rest_int8, w_size=1, x_size=2, step=STEP)
 
 
 @fast

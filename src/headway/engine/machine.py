@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import float32, int64, void
+from numba import cfunc, int64, void
 
 from headway.engine import attending, kernels, llvm, orders, scalars, tiles
 from headway.engine.attending import attend
@@ -28,6 +28,7 @@ from headway.engine.kernels import (
     multiply_bfloat16,
     multiply_float32,
     multiply_int8,
+    multiply_int8_by_64,
     normalise,
     rotate,
     shorten,
@@ -35,8 +36,8 @@ from headway.engine.kernels import (
     times,
     total,
 )
-from headway.engine.orders import FEW, LINE, Does, Frame, Order, Place, Slot
-from headway.engine.scalars import FAST, floats, njit, wait_for_all, whole_numbers
+from headway.engine.orders import FEW, FRAME, JOB, LINE, ORDER, PLACES, SLOTS, Does, Frame, Order, Place, Slot
+from headway.engine.scalars import add_one, floats, wait_for_all, whole_numbers
 
 
 @fast
@@ -104,7 +105,10 @@ def linear(thread: int, order: Any, frame: Any, places: Any) -> None:
     weight, scale, inputs = order[Order.WEIGHT], order[Order.SCALE], order[Order.INPUTS]
     if order[Order.STORED] == INT8:
         short, factors = rounded_tokens(thread, order, frame, places)
-        multiply_int8(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
+        if inputs == 64 * groups:
+            multiply_int8_by_64(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
+        else:
+            multiply_int8(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
     elif order[Order.STORED] == BFLOAT16:
         multiply_bfloat16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     else:
@@ -181,41 +185,51 @@ def attention(thread: int, order: Any, eps: Any, scale: Any, frame: Any, cache: 
                 attend(query, keys, values, size, first, last, mask, extra, scale, scores, out)
 
 
-def _compiled(version: int) -> Any:
-    """`version` stands for all the code that is compiled into `run`: Numba's own memory of what it has compiled goes by
-    this file and by what is closed over in it."""
+@fast
+def run(thread: int, program: Any, numbers: Any, frame: Any, cache: Any, places: Any) -> None:
+    """`numbers` has two for each order: a norm's eps, and a factor of embeddings, scores, or a norm's result."""
+    for i in range(len(program)):
+        order, eps, factor = program[i], numbers[i, 0], numbers[i, 1]
+        does = order[Order.DOES]
+        if does == Does.LINEAR:
+            linear(thread, order, frame, places)
+        elif does == Does.ATTEND:
+            attention(thread, order, eps, factor, frame, cache, places)
+        elif does == Does.NORM:
+            norm(thread, order, eps, factor, frame, places)
+        elif does == Does.GATE:
+            gate(thread, order, frame, places)
+        else:
+            embed(thread, order, eps, factor, frame, places)
+        if order[Order.WAIT]:
+            wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+    wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
 
-    @njit(
-        [void(int64, int64[:, ::1], float32[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1])],
-        fastmath=FAST,
-        error_model="numpy",
-        boundscheck=False,
-        nogil=True,
-        cache=True,
-    )
-    def run(thread: int, program: Any, numbers: Any, frame: Any, cache: Any, places: Any) -> None:
-        """`numbers` has two for each order: a norm's eps, and a factor of embeddings, scores, or a norm's result."""
+
+def _entrance(version: int) -> Any:
+    """What every thread calls with a job's address. `version` stands for all the code that is compiled into it: Numba's
+    own memory of what it has compiled goes by this file and by what is closed over in it."""
+
+    @cfunc(void(int64), cache=True)
+    def enter(job: int) -> None:
         if version < 0:
             return
-        for i in range(len(program)):
-            order, eps, factor = program[i], numbers[i, 0], numbers[i, 1]
-            does = order[Order.DOES]
-            if does == Does.LINEAR:
-                linear(thread, order, frame, places)
-            elif does == Does.ATTEND:
-                attention(thread, order, eps, factor, frame, cache, places)
-            elif does == Does.NORM:
-                norm(thread, order, eps, factor, frame, places)
-            elif does == Does.GATE:
-                gate(thread, order, frame, places)
-            else:
-                embed(thread, order, eps, factor, frame, places)
-            if order[Order.WAIT]:
-                wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
-        wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+        tables = whole_numbers(job, JOB)
+        orders = tables[2]
+        program, numbers = whole_numbers(tables[1], orders * ORDER), floats(tables[3], orders * 2)
+        frame, layers, threads = whole_numbers(tables[5], FRAME), tables[8], tables[10]
+        cache, places = whole_numbers(tables[7], layers * SLOTS), whole_numbers(tables[9], threads * PLACES)
+        run(
+            add_one(job),
+            program.reshape(orders, ORDER),
+            numbers.reshape(orders, 2),
+            frame,
+            cache.reshape(layers, SLOTS),
+            places.reshape(threads, PLACES),
+        )
 
-    return run
+    return enter
 
 
 SOURCES = (attending, kernels, llvm, orders, scalars, tiles)
-run = _compiled(sum(zlib.crc32(Path(str(part.__file__)).read_bytes()) for part in SOURCES))
+enter = _entrance(sum(zlib.crc32(Path(str(part.__file__)).read_bytes()) for part in SOURCES))

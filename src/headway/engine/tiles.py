@@ -104,8 +104,9 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
     return tile
 
 
-def int8_tile(*, rows: int, tokens: int, unroll: int) -> Any:
-    """Steps are of 16 numbers, and counted within a group."""
+def int8_tile(*, rows: int, tokens: int, unroll: int, known: int = 0) -> Any:
+    """Steps are of 16 numbers, and counted within a group. Where a group has few, and it is `known` how many, they are
+    taken without a loop, and one row after the other: so the registers hold all sums."""
 
     @intrinsic
     def tile(
@@ -117,44 +118,59 @@ def int8_tile(*, rows: int, tokens: int, unroll: int) -> Any:
             weights = [builder.add(w, builder.mul(w_row, whole(row))) for row in range(rows)]
             words = [builder.add(x, builder.mul(x_row, whole(token))) for token in range(tokens)]
             scales = [builder.add(scale, builder.mul(s_row, whole(row))) for row in range(rows)]
+            nought, zero = ir.Constant(vector(I32, WIDE), [0] * WIDE), ir.Constant(vector(F32, WIDE), [0.0] * WIDE)
 
-            def product(at: Value, sums: Sequence[Value]) -> list[Value]:
+            def product(at: Value, some: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
                 here, there = builder.mul(at, whole(STEP)), builder.mul(at, whole(2 * STEP))
                 left = [
                     builder.sext(load(builder, builder.add(weight, here), vector(I8, STEP)), vector(I16, STEP))
-                    for weight in weights
+                    for weight in some
                 ]
                 right = [load(builder, builder.add(word, there), vector(I16, STEP)) for word in words]
                 pairs = [(a, b) for b in right for a in left]
                 return [builder.add(s, pair_products(builder, a, b)) for (a, b), s in zip(pairs, sums, strict=True)]
 
-            def group(number: Value, sums: Sequence[Value]) -> list[Value]:
-                begin = builder.mul(number, steps)
+            def several(first: Value, some: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
+                if unroll > 1:
+                    fetch_lines(builder, some, first, STEP, count)
+                for i in range(count):
+                    sums = product(builder.add(first, whole(i)), some, sums)
+                return sums
 
-                def several(turn: Value, inner: Sequence[Value]) -> Sequence[Value]:
-                    first = builder.add(begin, builder.mul(turn, whole(unroll)))
-                    fetch_lines(builder, weights, first, STEP, unroll)
-                    for i in range(unroll):
-                        inner = product(builder.add(first, whole(i)), inner)
-                    return inner
+            def counted(begin: Value, some: Sequence[Value], sums: Sequence[Value]) -> Sequence[Value]:
+                """The sums of a group, in whole numbers."""
+                if known:
+                    return several(begin, some, sums, known)
 
-                zeros = [ir.Constant(vector(I32, WIDE), [0] * WIDE)] * (rows * tokens)
+                def turned(turn: Value, sums: Sequence[Value]) -> Sequence[Value]:
+                    return several(builder.add(begin, builder.mul(turn, whole(unroll))), some, sums, unroll)
+
                 turns = builder.sdiv(steps, whole(unroll))
-                inner = repeat(builder, turns, zeros, several)
+                sums = repeat(builder, turns, sums, turned)
                 done = builder.mul(turns, whole(unroll))
-                at = builder.add(begin, done)
-                rest = builder.sub(steps, done)
-                inner = repeat(builder, rest, inner, lambda turn, values: product(builder.add(at, turn), values))
-                steps_of = [
-                    broadcast(builder, load(builder, builder.add(s, builder.mul(number, whole(4))), F32))
-                    for s in scales
-                ] * tokens
-                floats = [builder.sitofp(value, vector(F32, WIDE)) for value in inner]
-                return [fma(builder, a, b, s) for a, b, s in zip(floats, steps_of, sums, strict=True)]
+                at, rest = builder.add(begin, done), builder.sub(steps, done)
+                return repeat(builder, rest, sums, lambda turn, sums: product(builder.add(at, turn), some, sums))
 
-            zeros = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (rows * tokens)
+            def summed(some: Sequence[Value], by: Sequence[Value]) -> list[Value]:
+                """The sums of these rows, over all groups: token by token and within it row by row."""
+
+                def group(number: Value, sums: Sequence[Value]) -> list[Value]:
+                    begin = builder.mul(number, whole(known) if known else steps)
+                    inner = counted(begin, some, [nought] * len(sums))
+                    here = builder.mul(number, whole(4))
+                    each = [broadcast(builder, load(builder, builder.add(s, here), F32)) for s in by] * tokens
+                    floats = [builder.sitofp(value, vector(F32, WIDE)) for value in inner]
+                    return [fma(builder, a, b, s) for a, b, s in zip(floats, each, sums, strict=True)]
+
+                return repeat(builder, groups, [zero] * (len(some) * tokens), group)
+
+            if known:
+                by_row = [summed([weight], [s]) for weight, s in zip(weights, scales, strict=True)]
+                sums = [row[token] for token in range(tokens) for row in by_row]
+            else:
+                sums = summed(weights, scales)
             kept = [load(builder, builder.add(factors, whole(4 * token)), F32) for token in range(tokens)]
-            write(builder, repeat(builder, groups, zeros, group), rows, out, out_row, kept)
+            write(builder, sums, rows, out, out_row, kept)
             return context.get_dummy_value()
 
         return SIGNATURE, generate
@@ -222,4 +238,5 @@ def tiles(make: Callable[..., Any], *, step: int, **options: Any) -> tuple[Any, 
 FLOAT32 = tiles(float_tile, step=4 * WIDE, read=float32_at, size=4)
 BFLOAT16 = tiles(float_tile, step=2 * WIDE, read=bfloat16_at, size=2)
 INT8 = tiles(int8_tile, step=STEP)
+INT8_BY_64 = tiles(int8_tile, step=STEP, known=64 // STEP)  # in groups of 64
 KEYS = float_tile(float32_at, size=4, rows=4, tokens=1, unroll=1)  # four keys meet one query

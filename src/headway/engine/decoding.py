@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headway.engine.choice import most_tokens
 from headway.engine.crew import crew
-from headway.engine.machine import run
+from headway.engine.machine import enter
 from headway.engine.orders import FRAME, SLOTS, Frame, Place, Slot
 from headway.engine.plan import Plan
 from headway.engine.workspace import Workspace
@@ -60,7 +60,7 @@ class Compiled:
             place_layer(slots, layer, cross, fresh=fresh)
         places = self.workspace.places(batch * new, keys=max(past + new, source))
         places[:, Place.OUT] = out.data_ptr()
-        self.crew.run(run, self.program, self.numbers, frame, self.slots, places)
+        self.crew.run(enter.address, self.program, self.numbers, frame, self.slots, places)
         for layer in cache.layers:
             layer.length += new
         return out if last else out.view(batch, new, self.vocab)

@@ -101,3 +101,4 @@ ORDER, FRAME, PLACES, SLOTS = len(Order), len(Frame), len(Place.__members__), le
 MEETING = 24  # int64s where threads wait: two lines of the cache, wherever they begin
 LINE = 16  # floats in a line of the cache: two threads do not write to one
 FEW = 4  # tokens that every thread rounds for itself
+JOB = 11  # int64s: how many threads have begun, then address and length of each of `run`'s five tables

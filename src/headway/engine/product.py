@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headway.engine.crew import crew
 from headway.engine.kernels import BFLOAT16, FLOAT32, INT8
-from headway.engine.machine import run
+from headway.engine.machine import enter
 from headway.engine.orders import FRAME, SLOTS, Does, Frame, Place
 from headway.engine.plan import Plan
 from headway.engine.workspace import Workspace
@@ -41,5 +41,5 @@ def product(x: Tensor, weight: Tensor, scale: Tensor | None = None) -> Tensor:
     workspace = Workspace(made, threads=hands.size)
     places = workspace.places(len(flat), keys=0)
     places[:, Place.STREAM], places[:, Place.OUT] = flat.data_ptr(), out.data_ptr()
-    hands.run(run, *made.tables(), frame, NO_CACHE, places)
+    hands.run(enter.address, *made.tables(), frame, NO_CACHE, places)
     return out.view(*x.shape[:-1], outputs)

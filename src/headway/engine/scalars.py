@@ -115,7 +115,7 @@ def round_to_shorts(context: Any, source: Any, steps: Any, factor: Any, target: 
 
 
 @intrinsic
-def _add_one(context: Any, address: Any) -> Any:
+def add_one(context: Any, address: Any) -> Any:
     """Adds 1 to the number there as one act, and returns what it was."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -161,7 +161,7 @@ def wait_for_all(meeting: int, threads: int) -> None:
     if threads == 1:
         return
     times = _look(meeting + 64)
-    if _add_one(meeting) == threads - 1:
+    if add_one(meeting) == threads - 1:
         _say(meeting, 0)
         _say(meeting + 64, times + 1)
         return

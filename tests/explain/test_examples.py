@@ -21,9 +21,9 @@ def test_chasing_scores_26_05_and_minus_4_5() -> None:
     np.testing.assert_allclose(looked.q[0] @ looked.k[0].T, [[26.05, -4.5]], atol=1e-5)
     (section,) = example("chasing").example
     rows = {row[0]: row[1:] for row in section.table.rows}
-    assert rows["sum"] == ["26.05", "-4.5"]
-    assert rows["1"] == ["3 × 2.8 = 8.4  (strong match)", "3 × -2 = -6  (strong mismatch)"]
-    assert rows["3"] == ["-1 × 0.2 = -0.2  (minor mismatch)", "-1 × -0.5 = 0.5  (minor match)"]
+    assert rows["sum"] == ["26.05", "−4.5"]
+    assert rows["1"] == ["3 × 2.8 = 8.4  (strong match)", "3 × −2 = −6  (strong mismatch)"]
+    assert rows["3"] == ["−1 × 0.2 = −0.2  (minor mismatch)", "−1 × −0.5 = 0.5  (minor match)"]
 
 
 def test_the_three_word_table_has_every_column() -> None:
@@ -32,7 +32,8 @@ def test_the_three_word_table_has_every_column() -> None:
     assert looked.scale == 1 / 8 and len(section.table.rows) == 9
     for number, row in enumerate(section.table.rows):
         i, j = divmod(number, 3)
-        assert row[1:4] == [f"{scores[i, j]:.3f}", f"{scores[i, j] / 8:.3f}", f"{looked.weights[0, i, j]:.3f}"]
+        shown = [float(text.replace("−", "-")) for text in row[1:4]]
+        np.testing.assert_allclose(shown, [scores[i, j], scores[i, j] / 8, looked.weights[0, i, j]], atol=6e-4)
 
 
 def test_the_soft_dictionary_and_the_mask() -> None:
@@ -40,6 +41,14 @@ def test_the_soft_dictionary_and_the_mask() -> None:
     assert [round(float(share), 2) for share in looked.weights[0, 0]] == [0.73, 0.27, 0.0]
     (back,) = example("mask").attention
     np.testing.assert_allclose(back.weights[0], np.tril(np.ones((5, 5))) / np.arange(1, 6)[:, None], atol=1e-7)
+
+
+def test_positions_tell_two_equal_words_apart() -> None:
+    (embedding,) = example("positions").embedding
+    assert (embedding.token[0] == embedding.token[4]).all() and np.abs(
+        embedding.result[0] - embedding.result[4]
+    ).max() > 1
+    np.testing.assert_array_equal(embedding.position.pattern[:6], embedding.position.values)
 
 
 def test_an_unknown_example_names_the_known() -> None:

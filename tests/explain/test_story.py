@@ -57,7 +57,7 @@ def test_fractions_stay_within_their_bound() -> None:
 
 def test_tokens_arrive_as_they_are() -> None:
     token = json.loads(told().to_json())["sequences"]["text"]["tokens"][0]
-    assert token == {"text": "</script>\u202e\U0001f600", "id": 1}
+    assert token == {"text": "</script>\u202e\U0001f600", "id": 1, "special": False}
 
 
 def test_what_is_no_number_is_refused() -> None:

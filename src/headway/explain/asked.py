@@ -174,6 +174,9 @@ def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
     *before, rest = value.split(task.mask)
     read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]))
     places = [at for at, index in enumerate(ids) if index == task.tokenizer.mask_id]
+    for at, part in zip(places, before, strict=True):
+        gap = part[len(part.rstrip()) :]
+        read.tokens[at] = replace(read.tokens[at], text=gap + task.mask, special=False)
 
     def tell(output: Output) -> story.Output:
         assert output.logits is not None

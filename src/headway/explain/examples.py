@@ -11,6 +11,7 @@ import torch
 
 from headway.errors import InputError
 from headway.explain import story
+from headway.explain.room import PLACES
 from headway.layers.attend import attend_with_weights
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.positions import sinusoids
@@ -37,15 +38,15 @@ def chasing() -> story.Story:
         name="chasing looks at cat and mouse",
     )
     rows = [
-        [str(i), *(f"{q:g} × {k:g} = {q * k:g}  {_verdict(q * k)}" for k in (cat, mouse))]
+        [str(i), *(_signed(f"{q:g} × {k:g} = {q * k:g}  {_verdict(q * k)}") for k in (cat, mouse))]
         for i, (q, cat, mouse) in enumerate(zip(CHASING, CAT, MOUSE, strict=True))
     ]
     sums = [sum(q * k for q, k in zip(CHASING, key, strict=True)) for key in (CAT, MOUSE)]
     scaled = [total / math.sqrt(6) for total in sums]
     weights = looked.weights[0, 0].tolist()
     rows += [
-        ["sum", *(f"{total:.4g}" for total in sums)],
-        ["÷ √6", *(f"{score:.3f}" for score in scaled)],
+        ["sum", *(_signed(f"{total:.4g}") for total in sums)],
+        ["÷ √6", *(_signed(f"{score:.3f}") for score in scaled)],
         ["softmax", *(f"{weight:.6f}" for weight in weights)],
     ]
     return _told(
@@ -82,8 +83,8 @@ def three_words() -> story.Story:
     rows = [
         [
             f"{asks} → {other}",
-            f"{scores[i, j]:.3f}",
-            f"{scores[i, j] / 8:.3f}",
+            _signed(f"{scores[i, j]:.3f}"),
+            _signed(f"{scores[i, j] / 8:.3f}"),
             f"{looked.weights[0, i, j]:.3f}",
             f"{looked.weights[0, i, j]:.3f} × v({other})",
             "" if j < 2 else f"z({asks}) = {_start(looked.z[0, i])}",
@@ -121,7 +122,7 @@ def soft_dictionary() -> story.Story:
     )  # fmt: skip
     shares = looked.weights[0, 0].tolist()
     rows = [
-        [word, f"{score:g}", f"{share:.1%}", sound]
+        [word, _signed(f"{score:g}"), f"{share:.1%}", sound]
         for word, score, share, sound in zip(words, (4, 3, -1), shares, sounds, strict=True)
     ]
     return _told(
@@ -172,8 +173,10 @@ def positions() -> story.Story:
     """Seed 002, and the 2017 paper's section 3.5: waves that tell each place from every other."""
     words = ["The", "cats", "are", "chasing", "the", "mouse"]
     token = np.random.default_rng(1).normal(size=(len(words), 32)).astype(np.float32)
-    waves = sinusoids(len(words), 32).numpy()
-    place = story.Position("sinusoidal", waves)
+    token[4] = token[0]
+    pattern = sinusoids(PLACES, 32).numpy()
+    waves = pattern[: len(words)]
+    place = story.Position("sinusoidal", waves, pattern=pattern)
     return _told(
         "Where a word stands",
         {"text": ("text", words)},
@@ -185,8 +188,8 @@ def positions() -> story.Story:
                     "Attention treats a text as a bag of tokens: shuffle them and every token finds the same. So each "
                     "place gets a vector of its own, which is added to the token's.",
                     "Its numbers are sines and cosines of the place, from fast waves in the first numbers to slow ones "
-                    "in the last. “The” and “the” begin with the same kind of vector and end up told apart.",
-                    "The tokens' own numbers are drawn at random here; in a model they are learned.",
+                    "in the last. “The” and “the” begin with the same vector here and end up told apart.",
+                    "The tokens' own numbers are drawn at random for this page; in a model they are learned.",
                 ],
             )
         ],
@@ -265,5 +268,10 @@ def _verdict(term: float) -> str:
     return f"({size}{'match' if term > 0 else 'mismatch'})"
 
 
+def _signed(text: str) -> str:
+    """With a minus that is as wide as a plus."""
+    return text.replace("-", "−")
+
+
 def _start(vector: np.ndarray) -> str:
-    return "[" + ", ".join(f"{number:.2f}" for number in vector[:3]) + ", …]"
+    return _signed("[" + ", ".join(f"{number:.2f}" for number in vector[:3]) + ", …]")

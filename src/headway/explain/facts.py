@@ -14,6 +14,8 @@ from headway.models.config import (
     StackConfig,
 )
 
+PLACES = {"pre": "before", "post": "after"}
+
 
 def name_of(bundle: Bundle) -> str:
     return bundle.family if bundle.folder is None else bundle.folder.resolve().name
@@ -54,5 +56,5 @@ def _stack(config: StackConfig, side: str = "") -> list[tuple[str, str]]:
         (f"{side}width", str(block.width)),
         (f"{side}heads", heads),
         (f"{side}feed-forward", f"{block.feedforward.width} ({block.feedforward.activation})"),
-        (f"{side}norm", f"{block.norm.kind}, {block.norm_place}"),
+        (f"{side}norm", f"{block.norm.kind}, {PLACES[block.norm_place]} each part"),
     ]

@@ -43,9 +43,9 @@ def question(output: story.Output, *, first: bool) -> Question | None:
         row = next((each for each in output.rows if _chosen(each) != "O"), row)
     assert row.chosen is not None
     if output.kind == "span":
-        return Question(f"start at “{_chosen(row)}”", 0, row.chosen)
-    place = "" if output.kind == "classes" else f" {'after' if output.kind == 'next' else 'at'} “{row.label}”"
-    return Question(f"“{_chosen(row)}”{place}", row.chosen, row.at or 0)
+        return Question(f"start at {_quoted(_chosen(row))}", 0, row.chosen)
+    place = "" if output.kind == "classes" else f" {'after' if output.kind == 'next' else 'at'} {_quoted(row.label)}"
+    return Question(f"{_quoted(_chosen(row))}{place}", row.chosen, row.at or 0)
 
 
 def lens(model: nn.Module, inputs: Inputs, names: Names) -> list[story.LensLayer]:
@@ -112,6 +112,10 @@ def _layer(name: str) -> int:
     found = re.search(r"blocks\.(\d+)", name)
     assert found is not None
     return int(found[1])
+
+
+def _quoted(text: str) -> str:
+    return f"“{text.strip() or text}”"
 
 
 def _chosen(row: story.Row) -> str:

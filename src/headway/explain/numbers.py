@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.explain import story
 from headway.explain.choices import short
-from headway.explain.room import Kept
+from headway.explain.room import PLACES, Kept
 from headway.explain.walk import Place, Side
 from headway.layers.embeddings import Embedding, PatchEmbedding
-from headway.layers.positions import SinusoidalPositions, rotary_frequencies
+from headway.layers.positions import SinusoidalPositions, rotary_frequencies, sinusoids
 from headway.models.stack import Stack
 
 Heard = Mapping[str, Sequence[Tensor]]
@@ -51,9 +52,20 @@ def embedding(side: Side, heard: Heard) -> story.Embedding:
     else:
         words = heard[at + "token"][0][0] * module.scale
         if module.positions is not None:
-            kind = "sinusoidal" if isinstance(module.positions, SinusoidalPositions) else "learned"
-            position = story.Position(kind, array(heard[at + "position"][0][0]))  # type: ignore[arg-type]
-    return story.Embedding(side.sequence, array(words), position, array(result))
+            position = _vectors(module.positions, heard[at + "position"][0][0])
+    return story.Embedding(side.sequence, array(words), position, array(result), _also(module))
+
+
+def _vectors(module: nn.Module, added: Tensor) -> story.Position:
+    if not isinstance(module, SinusoidalPositions):
+        return story.Position("learned", array(added))
+    pattern = sinusoids(PLACES, module.width, layout=module.layout)
+    return story.Position("sinusoidal", array(added), pattern=array(pattern))
+
+
+def _also(module: Embedding | PatchEmbedding) -> list[Literal["segment", "norm"]]:
+    found: dict[Literal["segment", "norm"], str] = {"segment": "segments", "norm": "norm"}
+    return [name for name, part in found.items() if getattr(module, part, None) is not None]
 
 
 def _embedding_taps(module: Embedding | PatchEmbedding) -> list[str]:

@@ -33,7 +33,8 @@ def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str]
         if place is not None:
             at = place + len(found)
             spelt[place:at] = _spelt(text, spans, spelt[place:at])
-    return [Token(text, index) for text, index in zip(spelt, ids, strict=True)]
+    special = frozenset() if tokenizer is None else tokenizer.special_ids
+    return [Token(text, index, index in special) for text, index in zip(spelt, ids, strict=True)]
 
 
 def names(tokenizer: Tokenizer | None, ids: Sequence[int]) -> list[str]:

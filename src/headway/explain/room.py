@@ -14,6 +14,7 @@ PAGE = 4_800_000  # bytes
 FRAME = 250_000  # of the page itself, of a model's facts, of the steps it goes on for
 WORD = 50  # of a candidate: its text, its id, its score
 LONGEST = 512  # tokens, whatever the room
+PLACES = 64  # of a sinusoidal pattern, which is drawn further than the text
 NUMBER, FRACTION = 4 * 4 / 3, 2 * 4 / 3  # bytes of one number in base64: a float32, a fraction
 
 
@@ -49,7 +50,7 @@ class Needs:
         return total
 
     def embedding(self) -> float:
-        return sum(3 * NUMBER * self.lengths[name] * width for name, width in self.widths.items())
+        return sum(NUMBER * (3 * self.lengths[name] + PLACES) * width for name, width in self.widths.items())
 
     def words(self) -> float:
         """What each layer would say, three guesses a token, and ten candidates a token at the end."""

@@ -31,6 +31,7 @@ class Model:
 class Token:
     text: str  # the exact piece of the text; a special token's own name
     id: int
+    special: bool = False  # put there by the tokenizer or the model, and no part of the text
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Position:
     kind: PositionKind
     values: np.ndarray | None = None  # (token, width): what is added to the embedding
     angles: np.ndarray | None = None  # (token, size/2): how far rotary turns each pair, in radians
+    pattern: np.ndarray | None = None  # (place, width): sinusoids of the first places, however short the text
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Embedding:
     token: np.ndarray  # (token, width), as it enters the sum: scaled, where the model scales it
     position: Position
     result: np.ndarray  # (token, width), after position, segment and norm
+    also: list[Literal["segment", "norm"]] = field(default_factory=list)  # what else was done to the sum
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class Output:
     rows: list[Row]
     answer: str
     vector: np.ndarray | None = None  # (width,): what a bare encoder makes of the text
+    given: bool = False  # the answer is one that was put to the model, not its own
 
 
 @dataclass(frozen=True)
@@ -147,8 +151,8 @@ class HeadScore:
     name: str
     layer: int
     head: int
-    change: float  # of the chosen logit when this head is silenced
-    gradient: float | None = None
+    change: float  # how much of the chosen logit is lost when this head is silenced; below 0 it spoke against it
+    gradient: float | None = None  # the same, estimated
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ class Step:
 @dataclass(frozen=True)
 class Generation:
     steps: list[Step]
+    text: str = ""  # what they say together
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def ask_decoder(bundle: Bundle, task: Generate | None, value: Any, *, against: s
     def tell(output: Output) -> story.Output:
         wanted = [*ids[1:], None]
         chosen = next_tokens(output, read, wanted, tokenizer)
-        return story.Output("next", chosen, _text(tokenizer, ids[begun:]) or chosen[-1].candidates[0].text)
+        answer = _text(tokenizer, ids[begun:]) or chosen[-1].candidates[0].text
+        return story.Output("next", chosen, answer, given=against is not None)
 
     return Asked(rows(bundle, ids), {"text": read}, tell)
 
@@ -68,7 +69,8 @@ def ask_translator(bundle: Bundle, task: Translate, value: str, *, against: str 
     written = story.Sequence("target", tokens(task.tokenizer, begun, [answer]))
 
     def tell(output: Output) -> story.Output:
-        return story.Output("next", next_tokens(output, written, target, task.tokenizer), answer)
+        chosen = next_tokens(output, written, target, task.tokenizer)
+        return story.Output("next", chosen, answer, given=against is not None)
 
     inputs = {
         "ids": torch.tensor([source], device=bundle.device),
@@ -113,7 +115,7 @@ def go_on(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer | None, *, st
         (text,) = name([best])
         out.append(story.Step(text, best, candidates(scores, name), short(float(scores.logsumexp(0))), looked))
         fed = [best]
-    return story.Generation(out)
+    return story.Generation(out, _text(tokenizer, [step.id for step in out]))
 
 
 def _plain_ids(value: Any) -> list[int]:

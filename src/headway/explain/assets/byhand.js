@@ -1,75 +1,115 @@
 // Step 3: one head, one token, worked out number by number, beside what the model recorded.
 
 function buildByHand(body) {
-  const place = el("div");
-  body.append(...prose(WORDS.byhand), el("p", { class: "formula", text: WORDS.formula }), place);
-  const redraw = () => place.replaceChildren(...byHand());
+  const [words, formula, who, place] = [el("div"), el("p", { class: "formula" }), el("p", { class: "who" }), el("div")];
+  body.append(words, formula, who, place);
+  const kind = () => {
+    const { queries, keys, kind: sort, causal, bias, q, scale, heads, kv_heads: few } = current();
+    return [queries, keys, sort, causal, !bias, q?.shape, scale, heads, few, isMasked(current())].join();
+  };
+  const show = keeping(place, kind, () => {
+    const attention = current();
+    words.replaceChildren(...prose(attention.kind === "additive" ? WORDS.additive : WORDS.byhand));
+    formula.textContent = formulaOf(attention);
+    return attention.q && attention.k && attention.v ? byHand() : weightsOnly();
+  });
+  const redraw = () => {
+    const attention = current();
+    who.replaceChildren(
+      el("span", { class: "q", text: "Query: " }),
+      bdi(texts(attention.queries)[chosen.query]),
+      ` (token ${chosen.query}), ${layerName(attention)}, head ${chosen.head}`,
+    );
+    show();
+  };
   redraw();
   return redraw;
 }
 
+const isRoot = ({ scale, q }) => !q || Math.abs(scale - 1 / Math.sqrt(q.shape[2])) < 1e-6;
+const isMasked = (attention) => tensor(attention.mask).values.some((may) => !may);
+
+function formulaOf(attention) {
+  if (attention.kind === "additive") return WORDS.additiveFormula;
+  const scale = isRoot(attention) ? " / √dₖ" : attention.scale === 1 ? "" : ` × ${number(attention.scale)}`;
+  return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${attention.bias ? " + B" : ""}${isMasked(attention) ? " + mask" : ""}) V`;
+}
+
+// All of it from this query's work: each part is made once, and shows the work of another query when told to.
 function byHand() {
-  const attention = current();
-  const [asks, looked] = [texts(attention.queries), texts(attention.keys)];
-  const where = ` (token ${chosen.query}), ${layerName(attention)}, head ${chosen.head}`;
-  const who = el("p", { class: "who" }, el("span", { class: "q", text: "Query: " }), bdi(asks[chosen.query]), where);
-  if (!attention.q || !attention.k || !attention.v) return [who, ...weightsOnly(attention, looked)];
-  const work = attend(attention, chosen.head, chosen.query);
-  return [
-    who,
-    ...threeVectors(attention, work, looked),
-    ...oneProduct(attention, work, asks, looked),
-    ...everyKey(attention, work, looked),
-    ...weightedSum(attention, work, looked),
-  ].filter(Boolean);
+  const looked = texts(current().keys);
+  const parts = [threeVectors, oneProduct, everyKey, weightedSum].map((make) => make(looked));
+  const show = () => {
+    const work = attend(current(), chosen.head, chosen.query);
+    parts.forEach(([, each]) => each(work));
+  };
+  return [parts.flatMap(([nodes]) => nodes), show];
 }
 
 const recordedWeights = () => Array.from(weightsOf().of(chosen.query).values);
-const keyButton = (text, key) => pressable(bdi(text), () => choose({ key }));
-const isKey = (key) => ({ "aria-selected": String(key === chosen.key) });
+const keyRow = (text, key, cells) => line(pressable(bdi(text)), cells, { onclick: () => choose({ key }) });
 
-function recordedCell(attention, key) {
-  const value = weightsOf(attention).at(chosen.query, key);
-  return barCell(value, 1, fixed(value, 4), () => [
-    `weights[${chosen.head}, ${chosen.query}, ${key}] = ${number(value, 6)}`,
-    `shape ${attention.weights.shape.join(" × ")}`,
+function recordedCell(key) {
+  return barCell(0, 1, "", () => [
+    `weights[${chosen.head}, ${chosen.query}, ${key}] = ${number(weightsOf().at(chosen.query, key), 6)}`,
+    `shape ${current().weights.shape.join(" × ")}`,
   ]);
 }
 
-function weightsOnly(attention, looked) {
-  const rows = looked.map((text, key) => line(keyButton(text, key), recordedCell(attention, key), isKey(key)));
-  const why = attention.kind === "additive" ? WORDS.additive : WORDS.notKept;
-  return [...prose(why), table(["looks at", "weight"], rows, { id: "every-key" })];
+function weightsOnly() {
+  const looked = texts(current().keys);
+  const cells = looked.map((_, key) => recordedCell(key));
+  const rows = looked.map((text, key) => keyRow(text, key, cells[key]));
+  const select = oneOf(rows, "aria-selected");
+  const why = current().kind === "additive" ? [] : prose(WORDS.notKept);
+  const show = () => {
+    recordedWeights().forEach((value, key) => cells[key].show(value, 1, fixed(value, 4)));
+    select(chosen.key);
+  };
+  return [[...why, table(["looks at", "weight"], rows, { id: "every-key", class: "sums wide" })], show];
 }
 
-function threeVectors(attention, work, looked) {
-  const q = tensor(attention.q);
+function threeVectors(looked) {
+  const attention = current();
   const turned = story.embedding.some((each) => each.position.kind === "rotary" && each.sequence === attention.queries);
   const after = turned ? ", turned by its position" : "";
-  const share = `; ${attention.heads} query heads share ${attention.kv_heads} of these`;
-  const shared = `${share}, this one reads number ${work.shared}`;
-  const every = (name, wire) => {
-    const matrix = tensor(wire).of(work.shared);
+  const shared = new Text();
+  const every = (name) => {
+    const wire = attention[name];
     return heatMap({
-      ...{ name, index: (i, j) => [work.shared, i, j], shape: wire.shape, matrix, rows: looked },
-      ...{ kind: "signed", most: spread(matrix), cell: rowHeight(looked.length), pick: (key) => choose({ key }) },
+      ...{ name, index: (i, j) => [sharedHead(current(), chosen.head), i, j], shape: wire.shape, rows: looked },
+      ...{ matrix: tensor(wire).of(0), kind: "signed", cell: rowHeight(looked.length), pick: (key) => choose({ key }) },
     });
   };
-  const own = heatMap({
-    ...{ name: "q", index: (_, j) => [chosen.head, chosen.query, j], shape: q.shape },
-    ...{ matrix: new Tensor([1, work.asked.length], work.asked), rows: [texts(attention.queries)[chosen.query]] },
-    ...{ kind: "signed", most: spread(q.of(chosen.head)), cell: 24 },
+  const q = heatMap({
+    ...{ name: "q", index: (_, j) => [chosen.head, chosen.query, j], shape: attention.q.shape },
+    ...{ matrix: tensor(attention.q).of(0).rows(0, 1), kind: "signed", cell: 24 },
   });
+  const [k, v] = ["k", "v"].map(every);
+  const scales = ["q", "k", "v"].map(() => el("div"));
   const name = (letter) => el("span", { class: letter, text: letter });
-  const few = attention.kv_heads < attention.heads ? shared : "";
-  return [
+  const size = attention.q.shape[2];
+  const nodes = [
     heading("The three vectors"),
-    figure(name("q"), `the query of this token: ${work.asked.length} numbers${after}`, own),
+    figure(name("q"), `the query of this token: ${size} numbers${after}`, q, scales[0]),
     el(
       "div",
       { class: "pair" },
-      figure(name("k"), `the key of every token${after}${few}`, every("k", attention.k)),
-      figure(name("v"), `the value of every token${few && "; shared likewise"}`, every("v", attention.v)),
+      figure(name("k"), [`the key of every token${after}`, shared], k, scales[1]),
+      figure(name("v"), `the value of every token`, v, scales[2]),
     ),
   ];
+  const show = (work) => {
+    const { heads, kv_heads: few } = current();
+    if (few < heads) shared.textContent = `; ${heads} query heads share ${few}, this one reads number ${work.shared}`;
+    const own = tensor(current().q).of(chosen.head);
+    const others = ["k", "v"].map((each) => tensor(current()[each]).of(work.shared));
+    const most = [own, ...others].map(spread);
+    q.show({ matrix: own.rows(chosen.query, 1), most: most[0] });
+    k.show({ matrix: others[0], most: most[1] });
+    v.show({ matrix: others[1], most: most[2] });
+    k.choose(chosen.key, 0);
+    scales.forEach((place, i) => place.replaceChildren(legend("signed", most[i])));
+  };
+  return [nodes, show];
 }

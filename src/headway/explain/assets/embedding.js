@@ -17,7 +17,9 @@ function oneEmbedding(body, embedding) {
   };
   if (story.embedding.length > 1) body.append(heading(story.sequences[sequence].label));
   body.append(strip("token embedding", token), ...prose(WORDS.order, WORDS.positions[position.kind]));
-  if (values) body.append(strip("position", values), position.kind === "sinusoidal" ? waves(values) : nearness(values));
+  if (values) body.append(strip("position", values));
+  if (values && position.kind === "learned") body.append(nearness(values));
+  if (position.kind === "sinusoidal") body.append(...sinusoid(tensor(position.pattern) ?? values, rows.length));
   let redraw = null;
   if (position.angles) redraw = dials(body, tensor(position.angles), sequence);
   if (position.kind === "relative" || position.kind === "alibi") redraw = distances(body);
@@ -26,18 +28,19 @@ function oneEmbedding(body, embedding) {
     return redraw;
   }
   const summed = token.values.map((value, i) => value + (values?.values[i] ?? 0));
-  const plain = difference(result.values, summed) < 1e-3;
+  const plain = !embedding.also.length && difference(result.values, summed) < 1e-3;
   const note = (i, j) =>
     `${number(token.at(i, j))} + ${number(values.at(i, j))}${plain ? "" : ", and more,"} = ${number(result.at(i, j))}`;
   body.append(
-    ...prose(plain ? WORDS.summed : WORDS.summedAndMore),
+    ...prose(plain ? WORDS.summed : WORDS.also[embedding.also.join("+")] || WORDS.summedAndMore),
     strip("input of the first layer", result, values && note),
   );
   return redraw;
 }
 
-// A scale that a few outliers do not bleach: the 99th percentile of the sizes.
+// A scale that a few outliers do not bleach: the 99th percentile of the sizes; of few numbers, the largest.
 function spread(matrix) {
   const sizes = Float32Array.from(matrix.values, Math.abs).sort();
-  return sizes[Math.floor(0.99 * (sizes.length - 1))] || sizes[sizes.length - 1] || 1;
+  const last = sizes.length - 1;
+  return sizes[sizes.length < 100 ? last : Math.floor(0.99 * last)] || sizes[last] || 1;
 }

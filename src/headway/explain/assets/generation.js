@@ -1,23 +1,23 @@
 // Step 7: writing on, one token at a time.
 
 function buildGeneration(body) {
-  const taken = story.generation.steps;
+  const { steps: written } = story.generation;
   const { target } = story.sequences;
   const given = target ? texts("target").slice(0, 1) : texts("text");
   const place = el("div", { "aria-live": "polite" });
   const where = el("span", { class: "n" });
   let at = 0;
   const go = (to) => {
-    at = Math.min(Math.max(0, to), taken.length - 1);
+    at = Math.min(Math.max(0, to), written.length - 1);
     whole.value = String(at);
-    where.textContent = `step ${at + 1} of ${taken.length}`;
+    where.textContent = `step ${at + 1} of ${written.length}`;
     back.disabled = at === 0;
-    next.disabled = at === taken.length - 1;
-    place.replaceChildren(...oneStep(taken, at, given));
+    next.disabled = at === written.length - 1;
+    place.replaceChildren(...oneStep(written, at, given));
   };
   const back = el("button", { type: "button", text: "◀ back", onclick: () => go(at - 1) });
   const next = el("button", { type: "button", text: "next ▶", id: "next-step", onclick: () => go(at + 1) });
-  const whole = el("input", { type: "range", min: 0, max: taken.length - 1, value: 0, "aria-label": "step" });
+  const whole = el("input", { type: "range", min: 0, max: written.length - 1, value: 0, "aria-label": "step" });
   whole.addEventListener("input", () => go(Number(whole.value)));
   const player = el("div", { class: "player", id: "player" }, back, whole, next, where);
   player.addEventListener("keydown", (event) => {
@@ -42,9 +42,9 @@ function pieces(words, attention, from) {
   });
 }
 
-function oneStep(taken, at, given) {
-  const now = taken[at];
-  const before = [...given, ...taken.slice(0, at).map((each) => visible(each.text))];
+function oneStep(all, at, given) {
+  const now = all[at];
+  const before = [...given, ...all.slice(0, at).map((each) => visible(each.text))];
   const attention = tensor(now.attention);
   const keys = attention?.shape[1];
   const own = keys === before.length && !story.sequences.target;
@@ -53,8 +53,8 @@ function oneStep(taken, at, given) {
   const rows = now.candidates.slice(0, 6).map((candidate) => {
     const probability = Math.exp(candidate.logit - now.logsumexp);
     const lines = () => [`${visible(candidate.text)}: id ${candidate.id}`, `probability ${number(probability, 6)}`];
-    const taken = { "aria-selected": String(candidate.id === now.id) };
-    return line(word(candidate.text), barCell(probability, 1, percent(probability), lines), taken);
+    const marks = { "aria-selected": String(candidate.id === now.id) };
+    return line(word(candidate.text), barCell(probability, 1, percent(probability), lines), marks);
   });
   const written = [
     pieces(before, own ? attention : null, given.length),

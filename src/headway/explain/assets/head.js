@@ -26,7 +26,7 @@ function buildTop(place) {
   const { model } = story;
   place.append(
     el("div", { class: "tools" }, folds, dark),
-    el("p", { class: "kicker", dir: "auto", text: [model.name, story.task].filter(Boolean).join(" · ") }),
+    el("p", { class: "kicker", dir: "auto", text: [...new Set([model.name, story.task])].filter(Boolean).join(" · ") }),
     el("h1", { dir: "auto", text: story.title }),
     answer(),
     el(
@@ -38,15 +38,17 @@ function buildTop(place) {
     ),
     ...story.note.map((text) => el("p", { class: "note", dir: "auto", text })),
     buildMap(),
-    el("p", { class: "hint", text: WORDS.hint }),
+    el("p", { class: "hint", text: `${story.example ? WORDS.worked : WORDS.real} ${WORDS.hint}` }),
   );
 }
 
+// What a decoder goes on to write says more than its next token.
 function answer() {
-  const text = story.output?.answer;
-  return text
-    ? el("p", { class: "answer" }, el("span", { text: "the model's answer" }), el("q", { dir: "auto", text }))
-    : "";
+  const { output, generation, sequences } = story;
+  const goesOn = output?.kind === "next" && !output.given && !sequences.target && generation?.text;
+  const text = (goesOn || output?.answer || "").trim();
+  const label = goesOn ? "how the model goes on" : output?.given ? "the answer it was given" : "the model's answer";
+  return text && el("p", { class: "answer" }, el("span", { text: label }), el("q", { dir: "auto", text }));
 }
 
 function buildMap() {
@@ -73,6 +75,8 @@ function buildMap() {
   if (story.embedding.length) {
     stops.push(stop("embedding", `${story.embedding[0].token.shape[1]}`, "numbers for each"));
   }
+  const full = story.attention.find((each) => each.q);
+  if (full) stops.push(stop("byhand", "q · k", `${full.q.shape[2]} terms each`));
   for (const stack of stacks) {
     const members = story.attention.filter((each) => each.stack === stack);
     const layers = new Set(members.map((each) => each.layer)).size;

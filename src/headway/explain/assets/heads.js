@@ -1,19 +1,21 @@
 // Step 4: every head at a glance, one head large, and its looks as lines.
 
+const manyHeads = () => story.attention.length > 1 || story.attention[0].heads > 1;
+
 function buildHeads(body) {
-  body.append(...prose(WORDS.heads));
+  body.append(...prose(manyHeads() ? WORDS.heads : WORDS.oneHead));
   const buttons = [];
-  const many = story.attention.length > 1 || story.attention[0].heads > 1;
-  for (const [title, members] of many ? groups() : []) {
+  for (const [title, members] of manyHeads() ? groups() : []) {
     body.append(heading(`${title}: layers down, heads across`), thumbnails(members, buttons));
   }
+  const press = oneOf(buttons.map(([node]) => node));
   const large = el("div", { id: "large" });
   body.append(large);
+  const kind = () => [current().queries, current().keys, current().kind, current().causal].join();
+  const show = keeping(large, kind, () => oneHead(body));
   const redraw = () => {
-    for (const [node, layer, head] of buttons) {
-      node.setAttribute("aria-pressed", String(layer === chosen.layer && head === chosen.head));
-    }
-    large.replaceChildren(...oneHead(body).filter(Boolean));
+    press(buttons.findIndex(([, layer, head]) => layer === chosen.layer && head === chosen.head));
+    show();
   };
   redraw();
   return redraw;
@@ -49,13 +51,12 @@ function thumbnails(members, buttons) {
 
 function thumbnail(attention, layer, head) {
   const [, queries, keys] = attention.weights.shape;
-  const mask = tensor(attention.mask).values;
   const weights = weightsOf(attention, head);
   const canvas = el("canvas", { width: keys, height: queries });
   const name = `${layerName(attention)}, head ${head}`;
   const press = () => choose({ layer, head });
   const node = el("button", { type: "button", class: "thumb", "aria-label": name, onclick: press }, canvas);
-  paint(canvas, weights, "weight", 1, (i, j) => !mask[i * keys + j]);
+  paint(canvas, weights, "weight", 1, tensor(attention.mask).values);
   return describe(node, () => [name, `weights[${head}], ${queries} × ${keys}`, habit(weights, attention)]);
 }
 
@@ -72,65 +73,80 @@ function habit(weights, attention) {
   const asked = attention.kind === "self" ? Object.keys(PLACES) : ["first", "last"];
   const large = asked.filter((name) => shares[name] >= 0.15).sort((a, b) => shares[b] - shares[a]);
   const where = large.slice(0, 2).map((name) => `${percent(shares[name])} to ${PLACES[name]}`);
-  return [...where, `spread over ${number(over, 2)} of ${weights.shape[1]} tokens`].join("; ");
+  return [...where, `spread over ${number(over, 2)} of ${plural(weights.shape[1], "token")}`].join("; ");
 }
 
 function oneHead(body) {
   const attention = current();
   const [asks, looked] = [texts(attention.queries), texts(attention.keys)];
-  const weights = weightsOf();
-  const mask = tensor(attention.mask);
-  const name = `${layerName(attention)}, head ${chosen.head}`;
   const paired = Math.max(asks.length, looked.length) <= 16;
   const map = heatMap({
-    ...{ name: "weights", index: (i, j) => [chosen.head, i, j], shape: attention.weights.shape, matrix: weights },
-    ...{ rows: asks, columns: looked, rowWord: "looks", kind: "weight", most: 1, label: `weights of ${name}` },
-    ...{
-      cell: squareCell(body, looked.length, paired ? 2 : 1),
-      square: true,
-      hidden: (i, j) => !mask.values[i * looked.length + j],
-    },
+    ...{ name: "weights", index: (i, j) => [chosen.head, i, j], matrix: weightsOf(), kind: "weight", most: 1 },
+    ...{ rows: asks, columns: looked, rowWord: "looks", square: true },
+    cell: squareCell(body, looked.length, paired ? 2 : 1),
     pick: (query, key) => choose({ query, key }),
   });
-  map.choose(chosen.query, chosen.key);
-  const future = attention.causal ? "; hatched cells are the future, which the mask hides" : "";
-  const caption = `${attention.weights.shape.join(" × ")}: each row is a token that looks, and sums to one${future}`;
+  const drawn = lines(asks, looked);
+  const [title, says, caption] = [heading("", "large-name"), el("p", { class: "prose" }), new Text()];
   const image = story.sequences[attention.keys].picture;
-  const patches = image && recordedWeights().slice(image.first, image.first + image.rows * image.columns);
-  return [
-    heading(name, "large-name"),
-    el("p", {
-      class: "prose",
-      text: `Of its weight on this text: ${habit(weights, attention)} (means over the rows).`,
-    }),
+  const onImage = el("div");
+  const across = attention.kind !== "self" && asks.length > 1 && alignment(body, asks, looked);
+  const show = () => {
+    const weights = weightsOf();
+    const name = `${layerName(current())}, head ${chosen.head}`;
+    const future = current().causal ? "; hatched cells are the future, which the mask hides" : "";
+    title.textContent = name;
+    says.textContent = `Of its weight on this text: ${habit(weights, current())} (means over the rows).`;
+    caption.textContent = `${current().weights.shape.join(" × ")}: each row is a token that looks, and sums to one${future}`;
+    const mask = tensor(current().mask).values;
+    map.show({ matrix: weights, mask, shape: current().weights.shape, label: `weights of ${name}` });
+    map.choose(chosen.query, chosen.key);
+    drawn.show(weights);
+    across?.show?.();
+    if (!image) return;
+    const patches = recordedWeights().slice(image.first, image.first + image.rows * image.columns);
+    onImage.replaceChildren(picture(image, patches));
+  };
+  const nodes = [
+    title,
+    says,
     el(
       "div",
       { class: paired ? "pair" : null },
       figure("weights", caption, map, legend("weight", 1)),
-      figure("lines", WORDS.lines, lines(asks, looked, weights)),
+      figure("lines", WORDS.lines, drawn),
     ),
-    image && figure("on the picture", "what the chosen token looks at; dark is no weight", picture(image, patches)),
-    attention.kind !== "self" && alignment(body, attention, asks, looked),
+    image && figure("on the picture", WORDS.onImage, onImage),
+    across,
   ];
+  return [nodes, show];
 }
 
-// Cross-attention: which read token each written token came from, over all heads of the layer.
-function alignment(body, attention, asks, looked) {
-  const all = tensor(attention.weights);
-  const [heads, queries, keys] = all.shape;
-  const mean = new Float32Array(queries * keys);
-  range(heads).forEach((head) => all.of(head).values.forEach((weight, i) => (mean[i] += weight / heads)));
-  const matrix = new Tensor([queries, keys], mean);
-  const best = (i) => looked[largest(Array.from(matrix.of(i).values))];
-  const pairs = asks.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i))));
-  const label = "the read token that each written token looks at most";
-  const list = el("ul", { class: "pairs", "aria-label": label }, pairs);
+// Cross-attention: which read token each written token came from, over all heads of the layer. A row that has read one
+// token writes the next: the rows here are what was written.
+function alignment(body, asks, looked) {
+  const [heads, queries, keys] = current().weights.shape;
+  const mean = new Tensor([queries, keys], new Float32Array(queries * keys));
+  const written = asks.map((text, i) => (story.output?.rows[i] ? visible(taken(story.output.rows[i]).text) : text));
   const map = heatMap({
-    ...{ name: "mean weight", matrix, rows: asks, columns: looked, rowWord: "written", kind: "weight", most: 1 },
+    ...{ name: "mean weight", matrix: mean, rows: written, columns: looked, rowWord: "written", kind: "weight", most: 1 },
     ...{ cell: squareCell(body, keys), square: true, pick: (query, key) => choose({ query, key }) },
   });
+  const list = el("ul", { class: "pairs", "aria-label": "the read token that each written token looks at most" });
   const means = heads > 1 ? [map, legend("weight", 1)] : [];
-  const node = figure("alignment", `the mean over this layer's heads: ${WORDS.alignment}`, means, list);
+  const over = heads > 1 ? "the mean over this layer's heads: " : "";
+  const node = figure("alignment", over + WORDS.alignment, means, list);
   node.id = "alignment";
+  let layer = null;
+  node.show = () => {
+    if (layer === chosen.layer) return;
+    layer = chosen.layer;
+    const all = tensor(current().weights);
+    mean.values.fill(0);
+    range(heads).forEach((head) => all.of(head).values.forEach((weight, i) => (mean.values[i] += weight / heads)));
+    map.show();
+    const best = (i) => looked[largest(Array.from(mean.of(i).values))];
+    list.replaceChildren(...written.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i)))));
+  };
   return node;
 }

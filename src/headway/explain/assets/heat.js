@@ -3,13 +3,12 @@
 const SMALLEST_LABEL = 11;
 
 // options: name; index(i, j) in the whole tensor and its shape; matrix; labels of rows and columns; kind and most, for
-// the colour; hidden(i, j); note(i, j); pick(i, j); cell, its height in px; square cells or not; label, for the ear.
+// the colour; mask, 0 where nothing may be seen; note(i, j); pick(i, j); cell, its height in px; square cells or not;
+// label, for the ear. `show` changes any of them but the sizes and labels, and draws again in place.
 function heatMap(options) {
-  const { matrix, rows, columns = null, kind, cell, square = false } = options;
-  const [height, width] = matrix.shape;
-  const most = options.most ?? (largestSize(matrix.values) || 1);
-  const spoken = `${options.label ?? options.name}, ${height} by ${width}. Arrow keys read the numbers.`;
-  const canvas = el("canvas", { width, height, tabindex: 0, role: "application", "aria-label": spoken });
+  const { rows, columns = null, cell, square = false } = options;
+  const [height, width] = options.matrix.shape;
+  const canvas = el("canvas", { width, height, tabindex: 0, role: "application" });
   const [cursor, mark] = ["cursor", "cursor chosen"].map((name) => el("div", { class: name, hidden: true }));
   const side = (name, labels) => {
     if (!labels || cell < SMALLEST_LABEL) return null;
@@ -17,8 +16,10 @@ function heatMap(options) {
     return el("div", { class: name, "aria-hidden": "true" }, texts);
   };
   const lines = ([row, column]) => {
+    const { matrix, mask } = options;
     const index = (options.index?.(row, column) ?? [row, column]).join(", ");
-    const value = options.hidden?.(row, column) ? "masked: may not be looked at" : number(matrix.at(row, column), 6);
+    const hidden = mask && !mask[row * width + column];
+    const value = hidden ? "masked: may not be looked at" : number(matrix.at(row, column), 6);
     return [
       `${options.name}[${index}] = ${value}`,
       `shape ${(options.shape ?? [height, width]).join(" × ")}`,
@@ -26,7 +27,6 @@ function heatMap(options) {
       options.note?.(row, column),
     ].filter(Boolean);
   };
-  paint(canvas, matrix, kind, most, options.hidden);
   const moveTo = readCells(canvas, cursor, lines, options.pick);
   const frame = el("div", { class: "frame" }, canvas, mark, cursor);
   const sizes = { "--cell": `${cell}px`, "--wide": width, "--high": height };
@@ -41,6 +41,13 @@ function heatMap(options) {
     moveTo([row, column]);
     cover(mark, canvas, [row, column]);
   };
+  node.show = (changes = {}) => {
+    Object.assign(options, changes);
+    const { name, label = name, matrix, kind, most = largestSize(matrix.values) || 1, mask } = options;
+    canvas.setAttribute("aria-label", `${label}, ${height} by ${width}. Arrow keys read the numbers.`);
+    paint(canvas, matrix, kind, most, mask);
+  };
+  node.show();
   return node;
 }
 
@@ -94,20 +101,6 @@ function readCells(canvas, cursor, lines, pick) {
   return (next) => {
     at = next;
   };
-}
-
-function paint(canvas, matrix, kind, most, hidden = null) {
-  const [height, width] = matrix.shape;
-  const image = new ImageData(width, height);
-  const values = matrix.values;
-  for (let i = 0; i < values.length; i++) {
-    const rgb = shade(kind, values[i], most);
-    image.data[4 * i] = rgb[0];
-    image.data[4 * i + 1] = rgb[1];
-    image.data[4 * i + 2] = rgb[2];
-    image.data[4 * i + 3] = hidden?.(Math.floor(i / width), i % width) ? 0 : 255;
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
 // A height for rows so that few tokens are read at ease and many still fit on a screen.

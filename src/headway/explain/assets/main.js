@@ -4,8 +4,10 @@
 step("tokens", "Text becomes tokens", "text → tokens → ids", buildTokens);
 if (story.embedding.length) step("embedding", "Tokens become vectors", "embedding + position", buildEmbedding);
 if (story.attention.length) {
-  step("byhand", "One token looks around", "query · key → softmax → sum of values", buildByHand);
-  step("heads", "All heads at once", "each looks for something else", buildHeads);
+  const dots = story.attention.some((attention) => attention.kind !== "additive");
+  step("byhand", "One token looks around", `${dots ? "query · key" : "score"} → softmax → sum of values`, buildByHand);
+  if (manyHeads()) step("heads", "All heads at once", "each looks for something else", buildHeads);
+  else step("heads", "Who looks at whom", "all weights as one picture", buildHeads);
 }
 if (story.stream.length || story.lens || story.heads || story.attribution)
   step("stream", "Every layer adds a little", "residual, norm, feed-forward", buildStream);

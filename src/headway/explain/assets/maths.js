@@ -15,10 +15,12 @@ function softmax(scores) {
 
 const difference = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
 
+const sharedHead = ({ heads, kv_heads: few }, head) => Math.floor((head * few) / heads);
+
 // One query of one head: what the seeds' table has in its columns, for every key.
 function attend(attention, head, query) {
   const [q, k, v] = [attention.q, attention.k, attention.v].map(tensor);
-  const shared = Math.floor((head * attention.kv_heads) / attention.heads);
+  const shared = sharedHead(attention, head);
   const asked = q.of(head, query).values;
   const mask = tensor(attention.mask).of(query).values;
   const bias = attention.bias ? tensor(attention.bias).of(head, query).values : null;

@@ -7,9 +7,9 @@ function buildOutput(body) {
   const { output } = story;
   const { rows } = output;
   const writes = output.kind === "next";
-  let shown = writes && !story.sequences.target ? rows.length - 1 : 0;
+  let shown = Math.max(0, rows.indexOf(answering()));
   const place = el("div");
-  const draw = () => rows.length && place.replaceChildren(...candidates(rows[shown], writes));
+  const draw = () => rows.length && place.replaceChildren(...candidates(rows[shown], output.kind));
   body.append(...prose(WORDS.output[output.kind]));
   if (output.vector) body.append(vector(tensor(output.vector)));
   if (rows.length > 1)
@@ -24,25 +24,30 @@ function buildOutput(body) {
   body.append(place);
   draw();
   if (output.answer)
-    body.append(el("p", { class: "total" }, "answer: ", el("strong", { dir: "auto", text: output.answer })));
+    body.append(el("p", { class: "total" }, "answer: ", el("strong", { dir: "auto", text: output.answer.trim() })));
 }
 
 function rowChoice(output, shown, press) {
-  const best = (row) => row.candidates.find((each) => each.id === row.chosen) ?? row.candidates[0];
   const buttons = output.rows.map((row, i) => {
-    const tag = output.kind === "tags" && el("small", { dir: "auto", text: best(row)?.text ?? "" });
+    const tag = output.kind === "tags" && el("small", { dir: "auto", text: taken(row)?.text ?? "" });
     const go = () => {
       press(i);
-      mark();
+      mark(i);
     };
     return el("button", { type: "button", class: "token", onclick: go }, word(row.label), tag);
   });
-  const mark = () => buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === shown())));
-  mark();
+  const mark = oneOf(buttons);
+  mark(shown());
   return el("div", { class: "tokens long", role: "group", "aria-label": "which choice to show" }, buttons);
 }
 
-function candidates(row, writes) {
+const ASKED = {
+  next: (label) => ["What comes after ", word(label), "?"],
+  span: (label) => [`Where does the answer ${label}?`],
+  classes: () => ["Which class?"],
+};
+
+function candidates(row, kind) {
   const { before, after, rest, restBefore } = narrow(row, settings);
   const plain = settings.temperature === 1 && settings.k === Infinity && settings.p >= 1;
   const shown = row.candidates.slice(0, SHOWN);
@@ -57,8 +62,8 @@ function candidates(row, writes) {
       barCell(before[i], 1, percent(before[i]), lines),
       !plain && barCell(after[i], 1, after[i] === 0 ? "out" : percent(after[i]), lines),
     ];
-    const taken = { "aria-selected": String(candidate.id === row.chosen), class: after[i] === 0 ? "hidden" : null };
-    return line(word(candidate.text), cells, taken);
+    const marks = { "aria-selected": String(candidate.id === row.chosen), class: after[i] === 0 ? "hidden" : null };
+    return line(word(candidate.text), cells, marks);
   });
   if (row.count > shown.length) {
     const [left, kept] = [sum(before.slice(SHOWN)) + restBefore, sum(after.slice(SHOWN)) + rest];
@@ -67,13 +72,7 @@ function candidates(row, writes) {
     rows.push(line(`${(row.count - shown.length).toLocaleString("en")} others`, cells, { class: "rest" }));
   }
   const soft = settings.temperature === 1 ? "softmax" : `softmax(score ÷ ${settings.temperature})`;
-  const who = el(
-    "p",
-    { class: "who" },
-    writes ? "What comes after " : "Scores of ",
-    word(row.label),
-    writes ? "?" : "",
-  );
+  const who = el("p", { class: "who" }, ASKED[kind]?.(row.label) ?? ["Scores of ", word(row.label)]);
   const estimated = row.count > row.candidates.length && settings.temperature !== 1;
   const note = estimated ? el("p", { class: "caption", text: WORDS.estimate(row.candidates.length) }) : "";
   return [

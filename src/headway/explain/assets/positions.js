@@ -2,17 +2,28 @@
 
 const INKS = ["var(--query)", "var(--key)", "var(--value)", "var(--plain)"];
 
-// A few columns of the position table as curves over the positions.
-function waves(values) {
-  const [count, width] = values.shape;
-  const columns = [...new Set([0, 0.12, 0.25, 0.45].map((part) => Math.floor((part * width) / 2)))];
+// The pattern of many places, as a picture and as curves; the text has the first `count` of them.
+function sinusoid(pattern, count) {
+  const most = largestSize(pattern.values) || 1;
+  const named = { name: "pattern", matrix: pattern, rows: range(pattern.shape[0]).map(String), rowWord: "place" };
+  const map = heatMap({ ...named, kind: "signed", most, cell: pattern.shape[0] > 16 ? 4 : 12 });
+  return [
+    figure("pattern", `${pattern.shape.join(" × ")}: ${WORDS.pattern}`, map, legend("signed", most)),
+    waves(pattern, count),
+  ];
+}
+
+// A few columns of the pattern as curves over the places; those of the text are dots.
+function waves(values, count) {
+  const [places, width] = values.shape;
+  const columns = [...new Set([0, 0.25, 0.5, 0.8].map((part) => 2 * Math.floor((part * width) / 4)))];
   const [high, wide] = [120, 640];
   const most = largestSize(values.values) || 1;
-  const x = (i) => (count > 1 ? (i / (count - 1)) * (wide - 20) + 10 : wide / 2);
+  const x = (i) => (places > 1 ? (i / (places - 1)) * (wide - 20) + 10 : wide / 2);
   const y = (value) => high / 2 - (value / most) * (high / 2 - 8);
   const curves = columns.map((column, nth) => {
-    const points = range(count).map((i) => [x(i), y(values.at(i, column))]);
-    const dots = points.map(([cx, cy], i) =>
+    const points = range(places).map((i) => [x(i), y(values.at(i, column))]);
+    const dots = points.slice(0, count).map(([cx, cy], i) =>
       describe(svg("circle", { cx, cy, r: count > 40 ? 2 : 3.5, fill: INKS[nth], "data-walk": "1" }), () => [
         `position[${i}, ${column}] = ${number(values.at(i, column), 6)}`,
         `shape ${values.shape.join(" × ")}`,
@@ -63,7 +74,7 @@ function dials(body, angles, sequence) {
   const shown = range(Math.min(pairs, 32)).map((i) => Math.floor((i * pairs) / Math.min(pairs, 32)));
   const caption = el("p", { class: "caption" });
   const place = walkable(el("div", { class: "dials" }));
-  const title = `${angles.shape.join(" × ")}: one clock for each pair of numbers of a query or key`;
+  const title = `${angles.shape.join(" × ")}: one clock for each pair of numbers of a query or key (i and i + ${pairs})`;
   body.append(figure("angles", title, place, caption));
   const hand = (angle, kind) =>
     svg("line", { x1: 0, y1: 0, x2: 15 * Math.cos(angle), y2: -15 * Math.sin(angle), class: `hand ${kind}` });
@@ -111,11 +122,10 @@ function distances(body) {
     const attention = story.attention.length ? current() : null;
     if (!attention?.bias) return place.replaceChildren();
     const { shape } = attention.bias;
-    const mask = tensor(attention.mask);
     const map = heatMap({
       ...{ name: "bias", index: (i, j) => [chosen.head, i, j], shape, matrix: tensor(attention.bias).of(chosen.head) },
       ...{ rows: texts(attention.queries), columns: texts(attention.keys), kind: "signed", square: true },
-      ...{ cell: squareCell(body, shape[2]), hidden: (i, j) => !mask.values[i * shape[2] + j] },
+      ...{ cell: squareCell(body, shape[2]), mask: tensor(attention.mask).values },
     });
     return place.replaceChildren(
       figure("bias", `what ${layerName(attention)}, head ${chosen.head} adds to each score`, map),

@@ -7,87 +7,111 @@ function verdict(term, most) {
   return term === 0 ? "nothing" : `${size}${term > 0 ? "match ✓" : "mismatch ✗"}`;
 }
 
-function oneProduct(attention, work, asks, looked) {
-  const key = tensor(attention.k).of(work.shared, chosen.key).values;
-  const products = terms(work.asked, key);
-  const most = largestSize(products);
-  const score = work.score[chosen.key];
-  const few = products.length <= 8;
+const WRITTEN_OUT = 12; // numbers whose cells are wide enough to be read
+
+function oneProduct() {
+  const size = current().q.shape[2];
+  let [q, k, products, most] = [[], [], [], 1];
   const lines = (i) => [
     `q[${i}] × k[${i}] = ${number(products[i], 6)}`,
-    `${number(work.asked[i])} × ${number(key[i])}: ${verdict(products[i], most)}`,
+    `${number(q[i])} × ${number(k[i])}: ${verdict(products[i], most)}`,
   ];
-  const bars = products.map((term, i) => {
-    const bar = el("i", { css: { "--size": Math.abs(term) / (most || 1) } });
-    return describe(el("div", { class: "term", "data-sign": Math.sign(term), "data-walk": "1" }, bar), () => lines(i));
-  });
-  const letter = (name) => el("span", { class: name, text: { q: "query", k: "key" }[name] });
-  const question = [
-    ...["Does the ", letter("k"), " of ", bdi(looked[chosen.key]), ` (token ${chosen.key}) fit the `, letter("q")],
-    ...[" of ", bdi(asks[chosen.query]), "? "],
-  ];
-  const formula = products.map((_, i) => `(${number(work.asked[i])} × ${number(key[i])})`).join(" + ");
-  const total = el("strong", { tabindex: 0, text: `score ${number(score, 5)}` });
-  const part = (sign) => number(sum(products.filter((term) => Math.sign(term) === sign)));
-  return [
+  const bars = range(size).map((i) =>
+    describe(el("div", { class: "term", "data-walk": "1" }, el("i")), () => lines(i)),
+  );
+  const [question, formula] = [el("p", { class: "prose" }), el("p", { class: "formula" })];
+  const [matches, mismatches] = ["more", "less"].map((name) => el("span", { class: name }));
+  const total = describe(el("strong", { tabindex: 0 }), () => [
+    `q[${chosen.head}, ${chosen.query}] · k[${sharedHead(current(), chosen.head)}, ${chosen.key}] = ${number(sum(products), 7)}`,
+    `the sum of ${size} terms`,
+  ]);
+  const [qCells, kCells] = [cells(size, "q"), cells(size, "k")];
+  const all = allTerms(size, (i) => [q[i], k[i], products[i], most], lines);
+  const letter = (name) => el("b", { class: name, text: name });
+  const nodes = [
     heading("One dot product, term by term"),
-    el("p", { class: "prose" }, question, WORDS.product),
+    question,
     el(
       "div",
-      { class: "strips", css: { "--wide": products.length } },
-      [el("b", { class: "q", text: "q" }), cells(work.asked, "q"), el("b", { class: "k", text: "k" }), cells(key, "k")],
+      { class: "strips", css: { "--wide": size } },
+      [letter("q"), qCells, letter("k"), kCells],
       [el("b", { text: "q·k" }), walkable(el("div", { class: "terms" }, bars))],
     ),
-    few && el("p", { class: "formula", text: `${formula} = ${number(score, 5)}` }),
-    el(
-      "p",
-      { class: "total", id: "total" },
-      el("span", { class: "more", text: `matches ${part(1)}` }),
-      el("span", { class: "less", text: `mismatches ${part(-1)}` }),
-      describe(total, () => [
-        `q[${chosen.head}, ${chosen.query}] · k[${work.shared}, ${chosen.key}] = ${number(score, 7)}`,
-        `the sum of ${products.length} terms`,
-      ]),
-    ),
-    allTerms(work.asked, key, products, lines),
-  ];
+    size <= 8 ? formula : null,
+    el("p", { class: "total", id: "total" }, matches, mismatches, total),
+    all,
+  ].filter(Boolean);
+  const show = (work) => {
+    const attention = current();
+    const fit = (name) => el("span", { class: name, text: { q: "query", k: "key" }[name] });
+    [q, k] = [work.asked, tensor(attention.k).of(work.shared, chosen.key).values];
+    products = terms(q, k);
+    most = largestSize(products);
+    question.replaceChildren(
+      ...["Does the ", fit("k"), " of ", bdi(texts(attention.keys)[chosen.key]), ` (token ${chosen.key}) fit the `],
+      ...[fit("q"), " of ", bdi(texts(attention.queries)[chosen.query]), "? ", WORDS.product],
+    );
+    bars.forEach((bar, i) => {
+      bar.dataset.sign = Math.sign(products[i]);
+      bar.firstChild.style.setProperty("--size", Math.abs(products[i]) / (most || 1));
+    });
+    const score = work.score[chosen.key];
+    const part = (sign) => number(sum(products.filter((term) => Math.sign(term) === sign)));
+    formula.textContent = `${products.map((_, i) => `(${number(q[i])} × ${number(k[i])})`).join(" + ")} = ${number(score, 5)}`;
+    matches.textContent = `matches ${part(1)}`;
+    mismatches.textContent = `mismatches ${part(-1)}`;
+    total.textContent = `score ${number(score, 5)}`;
+    qCells.fill(q);
+    kCells.fill(k);
+    all.fill();
+  };
+  return [nodes, show];
 }
 
-let termsShown = null; // as the reader left it
-
-// Every term in a table, which is made when it is opened.
-function allTerms(q, k, products, lines) {
-  const most = largestSize(products);
-  const open = termsShown ?? products.length <= 8;
-  const rows = () =>
-    products.map((term, i) =>
-      line(String(i), [
-        cell(fixed(q[i]), () => [`q[${i}] = ${number(q[i], 6)}`]),
-        cell(fixed(k[i]), () => [`k[${i}] = ${number(k[i], 6)}`]),
-        barCell(term, most, fixed(term), () => lines(i)),
-        el("td", { text: verdict(term, most) }),
-      ]),
-    );
-  const node = el("details", { open }, el("summary", { text: `all ${products.length} terms as numbers` }));
-  const fillIn = () => {
-    if (node.open && node.children.length === 1) node.append(table(["i", "q", "k", "q × k", "fit"], rows()));
-  };
-  node.addEventListener("toggle", () => {
-    termsShown = node.open;
-    fillIn();
+// Every term in a table, which is filled in while it is open.
+function allTerms(size, numbersOf, lines) {
+  const rows = range(size).map((i) => {
+    const [q, k] = ["q", "k"].map((name, at) => cell("", () => [`${name}[${i}] = ${number(numbersOf(i)[at], 6)}`]));
+    const bar = barCell(0, 1, "", () => lines(i));
+    const fit = el("td");
+    const node = line(String(i), [q, k, bar, fit]);
+    node.fill = () => {
+      const [asked, key, term, most] = numbersOf(i);
+      [q.textContent, k.textContent, fit.textContent] = [fixed(asked), fixed(key), verdict(term, most)];
+      bar.show(term, most, fixed(term));
+    };
+    return node;
   });
-  fillIn();
+  const node = el(
+    "details",
+    { open: size <= 8 },
+    el("summary", { text: `all ${size} terms as numbers` }),
+    table(["i", "q", "k", "q × k", "fit"], rows),
+  );
+  node.fill = () => node.open && rows.forEach((row) => row.fill());
+  node.addEventListener("toggle", node.fill);
   return node;
 }
 
-function cells(values, name) {
-  const most = largestSize(values);
-  const nodes = Array.from(values, (value, i) => {
-    const node = el("i", { "data-walk": "1", text: values.length <= 12 ? number(value, 3) : "" });
-    return describe(tint(node, "signed", value, most), () => [
-      `${name}[${i}] = ${number(value, 6)}`,
-      `of ${values.length}`,
-    ]);
-  });
-  return walkable(el("div", { class: "cells" }, nodes));
+// A vector as a strip: written out where its cells are wide enough, else a picture.
+function cells(size, name) {
+  if (size > WRITTEN_OUT) {
+    const map = heatMap({ name, matrix: new Tensor([1, size], new Float32Array(size)), kind: "signed", cell: 27 });
+    map.fill = (values) => map.show({ matrix: new Tensor([1, size], values), most: undefined, index: (_, j) => [j] });
+    return map;
+  }
+  let shown = [];
+  const nodes = range(size).map((i) =>
+    describe(el("i", { "data-walk": "1" }), () => [`${name}[${i}] = ${number(shown[i], 6)}`, `of ${size}`]),
+  );
+  const node = walkable(el("div", { class: "cells" }, nodes));
+  node.fill = (values) => {
+    shown = values;
+    const most = largestSize(values);
+    nodes.forEach((each, i) => {
+      each.textContent = number(values[i], 3);
+      tint(each, "signed", values[i], most);
+    });
+  };
+  return node;
 }

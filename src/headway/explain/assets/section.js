@@ -1,4 +1,4 @@
-// A step of the story: it folds, it is drawn when it comes near the screen, and redrawn when the choice changes.
+// A step of the story: it folds, it is drawn when it comes near the screen, and changed in place with the choice.
 
 const steps = [];
 const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 30));
@@ -15,7 +15,7 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
     el("span", { class: "gist", text: gist }),
   );
   const node = el("details", { class: "step", id, open: true }, summary, body);
-  const self = { node, numbered: Number(count) > 0, redraw: null, drawn: false, stale: false, near: false };
+  const self = { node, numbered: Number(count) > 0, redraw: null, drawn: false, stale: false, near: false, seen: false };
   self.draw = () => {
     if (!node.open) return;
     const [first, stale] = [!self.drawn, self.stale];
@@ -23,9 +23,7 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
     if (first) {
       body.replaceChildren();
       self.redraw = build(body) ?? null;
-    } else if (stale) {
-      if (self.redraw) inPlace(body, self.redraw);
-    }
+    } else if (stale) self.redraw?.();
   };
   node.addEventListener("toggle", () => {
     if (self.near) self.draw();
@@ -34,41 +32,43 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
   document.getElementById("steps").append(node);
 }
 
-// Redraws under a reader's hands: what was focused stays focused, what was scrolled stays scrolled.
-function inPlace(body, redraw) {
-  const focusable = () => [...body.querySelectorAll("button, input, summary, [tabindex]")];
-  const scrolled = () => [...body.querySelectorAll(".scroll")];
-  const focused = focusable().indexOf(document.activeElement);
-  const places = scrolled().map((node) => [node.scrollLeft, node.scrollTop]);
-  redraw();
-  scrolled().forEach((node, i) => places[i] && node.scrollTo(...places[i]));
-  if (focused >= 0 && !body.contains(document.activeElement)) focusable()[focused]?.focus({ preventScroll: true });
-}
-
-function inView(node) {
-  const { top, bottom } = node.getBoundingClientRect();
-  return bottom > 0 && top < window.innerHeight;
+// A place whose nodes are made anew only when `kind()` says that another kind of thing is shown; otherwise they are told
+// to show the new numbers themselves. make() gives the nodes and that function.
+function keeping(place, kind, make) {
+  let [made, show] = [null, null];
+  return () => {
+    const wanted = kind();
+    if (wanted !== made) {
+      const [nodes, update] = make();
+      place.replaceChildren(...nodes.filter(Boolean));
+      [made, show] = [wanted, update];
+    }
+    show();
+  };
 }
 
 function watchSteps() {
-  const observer = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries) {
-        const self = steps.find((each) => each.node === entry.target);
-        self.near = entry.isIntersecting;
-        if (self.near) self.draw();
-      }
-    },
-    { rootMargin: "400px" },
-  );
-  steps.forEach((self) => observer.observe(self.node));
+  const watch = (margin, name) => {
+    const observer = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) {
+          const self = steps.find((each) => each.node === entry.target);
+          self[name] = entry.isIntersecting;
+          if (self[name]) self.draw();
+        }
+      },
+      { rootMargin: margin },
+    );
+    steps.forEach((self) => observer.observe(self.node));
+  };
+  watch("400px", "near");
+  watch("0px", "seen");
   listeners.push(() => {
     for (const self of steps) {
-      if (!self.drawn) continue;
-      self.stale = true;
-      if (inView(self.node)) self.draw();
+      self.stale = self.drawn;
+      if (self.stale && self.seen) self.draw();
     }
-    later(() => steps.filter((self) => self.drawn).forEach((self) => self.draw()));
+    later(drawTheRest);
   });
 }
 
@@ -81,9 +81,10 @@ function goTo(id) {
   self.node.querySelector("summary").focus({ preventScroll: true });
 }
 
-// Far sections are drawn too, one at a time, when the browser has nothing else to do: to be found, printed, jumped to.
+// What is out of sight is drawn too, one step at a time, when the browser has nothing else to do: to be found, printed,
+// jumped to.
 function drawTheRest() {
-  const next = steps.find((self) => !self.drawn && self.node.open);
+  const next = steps.find((self) => (self.stale || !self.drawn) && self.node.open);
   if (!next) return;
   next.draw();
   later(drawTheRest);

@@ -29,8 +29,17 @@ function firstChoice() {
   const best = (test) => ranked.find(([layer]) => layer >= 0 && test(story.attention[layer]));
   const [layer, head] = best(across) ?? best(kept) ?? [Math.max(0, story.attention.findIndex(kept)), 0];
   const attention = story.attention[layer];
-  const count = tokensOf(attention.queries).length;
-  choose({ layer, head, query: attention.causal ? count - 1 : Math.floor(count / 2) });
+  const middle = Math.floor(tokensOf(attention.queries).length / 2);
+  choose({ layer, head, query: (story.sequences.target ? null : answering()?.at) ?? middle });
+}
+
+const taken = (row) => row.candidates.find((each) => each.id === row.chosen) ?? row.candidates[0];
+
+// The choice that is looked at first: what comes after a text, a token with a tag, else the first there is.
+function answering() {
+  const { kind, rows } = story.output ?? { rows: [] };
+  if (kind === "next" && !story.sequences.target) return rows.at(-1);
+  return (kind === "tags" && rows.find((row) => taken(row)?.text !== "O")) || rows[0];
 }
 
 // The key that the chosen query looks at most; another token than itself, where it looks at one.
@@ -69,22 +78,19 @@ function buildPicks(place) {
     return el("label", {}, el("span", { text: label }), selects[name]);
   };
   place.append(pick("layer", "layer"), pick("head", "head"), pick("query", "this token"), pick("key", "looks at"));
-  const options = (name, labels) => {
+  const listed = {};
+  const options = (name, what, labels) => {
     const select = selects[name];
-    const same = select.length === labels.length && labels.every((label, i) => select[i].textContent === label);
-    if (!same) select.replaceChildren(...labels.map((text, value) => el("option", { value, text })));
+    if (listed[name] !== what) select.replaceChildren(...labels().map((text, value) => el("option", { value, text })));
+    listed[name] = what;
     select.value = String(chosen[name]);
   };
-  options("layer", story.attention.map(layerName));
-  const words = (name) => texts(name).map((text, i) => `${i}  ${text}`);
+  const words = (name) => () => texts(name).map((text, i) => `${i}  ${text}`);
   listeners.push(() => {
     const attention = current();
-    selects.layer.value = String(chosen.layer);
-    options(
-      "head",
-      range(attention.heads).map((head) => String(head)),
-    );
-    options("query", words(attention.queries));
-    options("key", words(attention.keys));
+    options("layer", "layers", () => story.attention.map(layerName));
+    options("head", attention.heads, () => range(attention.heads).map(String));
+    options("query", attention.queries, words(attention.queries));
+    options("key", attention.keys, words(attention.keys));
   });
 }

@@ -2,6 +2,7 @@
 
 const PARTS = { embedding: "embedding", attention: "attention", cross: "cross-attention", feedforward: "feed-forward" };
 const partName = (part) => (part.layer < 0 ? PARTS[part.part] : `layer ${part.layer} ${PARTS[part.part]}`);
+const shortName = (part) => `${part.layer} ${PARTS[part.part]}`;
 
 function buildStream(body) {
   const redraws = [];
@@ -9,7 +10,7 @@ function buildStream(body) {
   if (story.stream.length) {
     const place = el("div");
     body.append(...prose(WORDS.sizes), place);
-    redraws.push(() => place.replaceChildren(...contributions()));
+    redraws.push(keeping(place, () => followed()[0], contributions));
   }
   if (story.lens) body.append(...lens());
   if (story.attribution) body.append(...attribution());
@@ -31,33 +32,50 @@ function followed() {
 }
 
 function contributions() {
-  const [name, token] = followed();
-  const parts = story.stream.filter((part) => part.sequence === name);
-  const most = largestSize(parts.flatMap((part) => [part.stream[token], part.branch?.[token] ?? 0]));
-  const rows = parts.map((part) => {
-    const [adds, after, cosine] = [part.branch?.[token], part.stream[token], part.cosine?.[token]];
-    const place = `token ${token} of ${part.stream.length}`;
-    const share = () => `${percent(adds / after)} of the stream after it`;
-    return line(partName(part), [
-      adds === undefined
-        ? el("td")
-        : barCell(adds, most, fixed(adds, 2), () => [`${partName(part)} adds ${number(adds, 6)}`, place, share()]),
-      barCell(after, most, fixed(after, 2), () => [`stream after ${partName(part)}: ${number(after, 6)}`, place]),
-      cosine === undefined ? el("td") : cell(fixed(cosine, 2), () => [`cosine ${number(cosine, 6)}`, place]),
-    ]);
-  });
+  const [name] = followed();
   const labels = texts(name);
+  const parts = story.stream.filter((part) => part.sequence === name);
+  const rows = parts.map((part) => partRow(part));
+  const who = el("p", { class: "who" });
+  const bars = table(["part", "adds", "stream after", "cosine"], rows, { class: "sums tight" });
+  const show = () => {
+    const token = followed()[1];
+    const most = largestSize(parts.flatMap((part) => [part.stream[token], part.branch?.[token] ?? 0]));
+    who.replaceChildren("Token: ", bdi(labels[token]), ` (${token})`);
+    rows.forEach((row) => row.show(token, most));
+  };
+  return [[who, bars, shares(name, labels, parts)], show];
+}
+
+function partRow(part) {
+  let token = 0;
+  const place = () => `token ${token} of ${part.stream.length}`;
+  const share = () => `${percent(part.branch[token] / part.stream[token])} of the stream after it`;
+  const adds =
+    part.branch &&
+    barCell(0, 1, "", () => [`${partName(part)} adds ${number(part.branch[token], 6)}`, place(), share()]);
+  const after = barCell(0, 1, "", () => [`stream after ${partName(part)}: ${number(part.stream[token], 6)}`, place()]);
+  const cosine = part.cosine && cell("", () => [`cosine ${number(part.cosine[token], 6)}`, place()]);
+  const node = line(partName(part), [adds ?? el("td"), after, cosine ?? el("td")]);
+  node.show = (next, most) => {
+    token = next;
+    adds?.show(part.branch[token], most, fixed(part.branch[token], 2));
+    after.show(part.stream[token], most, fixed(part.stream[token], 2));
+    if (cosine) cosine.textContent = fixed(part.cosine[token], 2);
+  };
+  return node;
+}
+
+// Every part and token at a glance; it is the same whichever token is followed.
+function shares(name, labels, parts) {
   const adding = parts.filter((part) => part.branch);
-  const who = el("p", { class: "who" }, "Token: ", bdi(labels[token]), ` (${token})`);
-  const bars = table(["part", "adds", "stream after", "cosine"], rows);
-  if (!adding.length) return [who, bars];
-  const shares = adding.flatMap((part) => part.branch.map((value, i) => value / (part.stream[i] || 1)));
-  const highest = Math.max(1, largestSize(shares));
-  const matrix = new Tensor([adding.length, labels.length], Float32Array.from(shares));
+  if (!adding.length) return null;
+  const values = adding.flatMap((part) => part.branch.map((value, i) => value / (part.stream[i] || 1)));
+  const most = Math.max(1, largestSize(values));
   const map = heatMap({
-    ...{ name: "adds ÷ stream", matrix, rows: adding.map(partName), columns: labels, rowWord: "part", kind: "weight" },
-    ...{ most: highest, cell: 18, pick: (_, query) => follow(name, query) },
+    ...{ name: "adds ÷ stream", matrix: new Tensor([adding.length, labels.length], Float32Array.from(values)) },
+    ...{ rows: adding.map(shortName), columns: labels, rowWord: "part", kind: "share", most, cell: 18 },
+    pick: (_, query) => follow(name, query),
   });
-  const caption = "every part and token: how large what is added is, beside the stream after it";
-  return [who, bars, figure("adds ÷ stream", caption, map, legend("weight", highest, "share"))];
+  return figure("adds ÷ stream", WORDS.shares, map, legend("share", most));
 }

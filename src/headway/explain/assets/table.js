@@ -12,13 +12,32 @@ const line = (title, cells, properties = {}) => el("tr", properties, el("th", { 
 // `lines` says what the number is, see `describe`.
 const cell = (text, lines) => describe(el("td", { class: "n", "data-walk": "1", text }), lines);
 
+// A number with its bar; `show` gives it another number, in place.
 function barCell(value, most, text, lines) {
-  const size = Math.min(1, Math.abs(value) / (most || 1));
-  const bar = el("span", { class: `bar ${value < 0 ? "less" : "more"}`, css: { "--size": size } });
-  return describe(el("td", { "data-walk": "1" }, el("span", { class: "n", text }), bar), lines);
+  const [shown, bar] = [el("span", { class: "n" }), el("span", { class: "bar" })];
+  const node = describe(el("td", { "data-walk": "1" }, shown, bar), lines);
+  node.show = (next, limit, words) => {
+    shown.textContent = words;
+    bar.style.setProperty("--size", Math.min(1, Math.abs(next) / (limit || 1)));
+    bar.classList.toggle("less", next < 0);
+  };
+  node.show(value, most, text);
+  return node;
 }
 
-const pressable = (content, press) => el("button", { type: "button", class: "link", onclick: press }, content);
+const pressable = (content, press = null) => el("button", { type: "button", class: "link", onclick: press }, content);
+
+// Of several nodes one is chosen, which the attribute says: gives a way to choose another.
+function oneOf(nodes, attribute = "aria-pressed") {
+  nodes.forEach((node) => node.setAttribute(attribute, "false"));
+  let on = null;
+  return (index) => {
+    if (nodes[index] === on) return;
+    on?.setAttribute(attribute, "false");
+    on = nodes[index] ?? null;
+    on?.setAttribute(attribute, "true");
+  };
+}
 
 // The cells are those with data-walk: by rows in a table, one after the other elsewhere.
 function walkable(node) {

@@ -37,6 +37,12 @@ class Tensor {
     return new Tensor(shape, this.values.subarray(start * size, (start + 1) * size));
   }
 
+  // Some of its rows, likewise.
+  rows(first, count) {
+    const size = this.values.length / this.shape[0];
+    return new Tensor([count, ...this.shape.slice(1)], this.values.subarray(first * size, (first + count) * size));
+  }
+
   at(...index) {
     return this.of(...index).values[0];
   }

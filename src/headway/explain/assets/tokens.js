@@ -1,9 +1,11 @@
 // Step 1: text → tokens → ids.
 
 function chip(token, index, press) {
-  const node = el("button", { type: "button", class: "token", onclick: press }, word(token.text));
+  const kind = token.special ? "token special" : "token";
+  const node = el("button", { type: "button", class: kind, onclick: press }, word(token.text));
   node.append(el("small", { text: String(token.id) }));
-  return describe(node, () => [`token ${index}: ${visible(token.text)}`, `id ${token.id}`]);
+  const lines = [`token ${index}: ${visible(token.text)}`, `id ${token.id}`, token.special && WORDS.special];
+  return describe(node, () => lines);
 }
 
 // A press on a token follows it: as the one that looks where its sequence asks, else as the one looked at.
@@ -13,19 +15,22 @@ function follow(name, index) {
   else if (current().keys === name) choose({ key: index });
 }
 
-function isFollowed(name, index) {
-  if (!story.attention.length) return false;
+function followedIn(name) {
+  if (!story.attention.length) return -1;
   const { queries, keys } = current();
-  return queries === name ? chosen.query === index : keys === name && chosen.key === index;
+  return queries === name ? chosen.query : keys === name ? chosen.key : -1;
 }
 
 function buildTokens(body) {
   const redraws = [];
   for (const [name, sequence] of Object.entries(story.sequences)) {
-    const text = sequence.tokens.map((token) => token.text).join("");
+    const own = sequence.tokens.filter((token) => !token.special);
+    const text = own.map((token) => token.text).join("");
     const chips = sequence.tokens.map((token, i) => chip(token, i, () => follow(name, i)));
-    const whole = !sequence.picture;
-    const letters = whole ? ` from ${plural([...text].length, "character")}` : "";
+    const whole = !sequence.picture && text;
+    const letters = whole ? ` from ${plural([...text.trim()].length, "character")}` : "";
+    const marks = chips.length - own.length;
+    const special = marks ? `, ${marks} of them ${marks === 1 ? "a mark" : "marks"} put around it` : "";
     body.append(
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && WORDS.tokens),
       el("h3", { dir: "auto", text: sequence.label }),
@@ -33,9 +38,10 @@ function buildTokens(body) {
       whole ? el("blockquote", { dir: "auto", text: text.trim().toWellFormed() }) : "",
       whole ? el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }) : "",
       el("div", { class: "tokens" }, chips),
-      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}. Press one to follow it.` }),
+      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}${special}. Press one to follow it.` }),
     );
-    redraws.push(() => chips.forEach((node, i) => node.setAttribute("aria-pressed", String(isFollowed(name, i)))));
+    const press = oneOf(chips);
+    redraws.push(() => press(followedIn(name)));
   }
   const redraw = () => redraws.forEach((each) => each());
   redraw();

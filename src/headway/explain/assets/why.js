@@ -2,28 +2,28 @@
 
 function lens() {
   const count = story.lens[0].rows.length;
+  const whole = count === 1 && story.output?.kind === "classes";
   const name = Object.keys(story.sequences).findLast((each) => tokensOf(each).length === count);
-  const titles = name
-    ? texts(name).map((text) => bdi(text))
-    : range(count).map((i) => (count === 1 ? "the whole" : String(i)));
+  const titles = whole
+    ? story.lens[0].rows[0].map((_, i) => ["best", "second", "third"][i])
+    : range(count).map((i) => (name ? bdi(texts(name)[i]) : String(i)));
   const place = (layer) => (layer < 0 ? "embedding" : `layer ${layer}`);
+  const odds = (guess) => `${visible(guess.text)}  ${percent(guess.probability)}`;
+  const guessed = (guesses, text, tell) => {
+    const node = el("td", { "data-walk": "1" }, text && word(text));
+    return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [tell, ...guesses.map(odds)]);
+  };
   const rows = [...story.lens].reverse().map(({ layer, rows: tokens }) => {
-    const guessed = tokens.map((guesses, i) => {
-      const node = el("td", { "data-walk": "1" }, guesses.length ? word(guesses[0].text) : "");
-      const lines = () => guesses.map((guess) => `${visible(guess.text)}  ${percent(guess.probability)}`);
-      return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [
-        `after ${place(layer)}, token ${i}`,
-        ...lines(),
-      ]);
-    });
-    return line(place(layer), guessed);
+    const where = `after ${place(layer)}`;
+    const cells = whole
+      ? tokens[0].map((guess) => guessed([guess], `${guess.text} ${percent(guess.probability)}`, where))
+      : tokens.map((guesses, i) => guessed(guesses, guesses[0]?.text, `${where}, token ${i}`));
+    return line(place(layer), cells);
   });
-  return [
-    heading("What it would say if it stopped here"),
-    ...prose(WORDS.lens),
-    table(["after", ...titles], rows, { class: "lens", id: "lens" }),
-    legend("weight", 1),
-  ];
+  const shown = table(["after", ...titles], rows, { class: "lens", id: "lens" });
+  const end = () => (shown.scrollLeft = shown.scrollWidth); // the last token is the one whose answer is open
+  if (story.output?.kind === "next" && !story.sequences.target) requestAnimationFrame(end);
+  return [heading(WORDS.lensTitle), ...prose(WORDS.lens), shown, legend("weight", 1, "probability")];
 }
 
 function attribution() {
@@ -39,7 +39,7 @@ function attribution() {
   const total = sum(parts.map(([, value]) => value));
   return [
     heading("Who argued for the answer"),
-    el("p", { class: "prose" }, "The score of ", bdi(target), ` is ${number(logit, 5)}. `, WORDS.attribution),
+    el("p", { class: "prose" }, "The score of ", bdi(target, "target"), ` is ${number(logit, 5)}. `, WORDS.attribution),
     table(["part", "adds to the score"], rows, { id: "attribution", class: "sums wide" }),
     el("p", { class: "check" }, Math.abs(total - logit) < 1e-2 ? "✓ " : "≠ ", `The parts sum to ${number(total, 6)}.`),
   ];
@@ -62,11 +62,11 @@ function ranking() {
     const press = () => choose({ layer: place, head });
     return { node: line(place < 0 ? title : pressable(title, press), cells), place, head };
   });
-  const redraw = () => {
-    for (const { node, place, head } of rows) {
-      node.setAttribute("aria-selected", String(place === chosen.layer && head === chosen.head));
-    }
-  };
+  const select = oneOf(
+    rows.map(({ node }) => node),
+    "aria-selected",
+  );
+  const redraw = () => select(rows.findIndex(({ place, head }) => place === chosen.layer && head === chosen.head));
   const ranks = table(
     ["head", "score lost without it", "by gradient"],
     rows.map(({ node }) => node),

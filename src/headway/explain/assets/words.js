@@ -1,12 +1,16 @@
 // What the page says: for a student to read, for an expert to agree with. A teacher may change any of it.
 
 const WORDS = {
-  hint: `Every number here is one that the model computed for this input. Point at any picture, or tab to it and use
-    the arrow keys, to read its numbers. Press a token, a head or a row to follow it.`,
+  real: `Every number here is one that the model computed for this input.`,
+  worked: `Every number here is worked out by the formula that the models use.`,
+  hint: `Point at any picture, or tab to it and use the arrow keys, to read its numbers. Press a token, a head or a row
+    to follow it.`,
 
   tokens: `A model reads no letters. A tokenizer cuts the text into pieces that it knows, the **tokens**, and each has
     a number, its **id**: its row in the model's vocabulary. From here on the model sees only these ids. \`␣\` is a
-    space that is part of a token, \`⏎\` a line end.`,
+    space that is part of a token, \`⏎\` a line end; a dashed frame is a mark that is not in the text, such as one for
+    its beginning or its end.`,
+  special: "a mark, not a piece of the text",
 
   patches: `A model of this kind reads a picture as a text: it is cut into **patches**, and each patch is a token. The
     numbers of its pixels, multiplied by one matrix, are its vector.`,
@@ -30,10 +34,18 @@ const WORDS = {
       mask that lets a token see only what came before it.`,
   },
   summed: `Their sum, number by number, goes into the first layer.`,
+  also: {
+    segment: `To this a row for the **segment** is added, which says whether a token is of the first text or the second.
+      The sum goes into the first layer.`,
+    norm: `A **norm** then brings every token's vector to about the same size, and that goes into the first layer.`,
+    "segment+norm": `To this a row for the **segment** is added, which says whether a token is of the first text or the
+      second; then a **norm** brings every token's vector to about the same size. That goes into the first layer.`,
+  },
   summedAndMore: `What goes into the first layer is this with whatever else the model does here: a segment's row, a
     scale, a norm.`,
   untouched: `So the embeddings go into the first layer as they are.`,
-  waves: `some columns of the position table, from the first token to the last:`,
+  pattern: `the same for every text, further than this one goes. Each row is a place, each column a wave`,
+  waves: `some columns of it, from the first place to the last; the dots are the tokens of this text:`,
   likeness: `the cosine between each two rows, where 1 is the same direction. Neighbours that are alike mean that the
     model has learned what “near” is.`,
   clocks: `The first clocks are fast, the last slow. The dot product of two turned pairs depends only on the angle
@@ -43,9 +55,11 @@ const WORDS = {
     short ones: a **query**, what am I looking for? a **key**, how do I describe myself? and a **value**, what do I
     pass on? Everything below is worked out by this page from those three, and compared with what the model
     recorded.`,
-  formula: "Attention(Q, K, V) = softmax(Q Kᵀ / √dₖ) V",
-  additive: `This is the older, additive attention (Bahdanau 2014): a score is not a dot product but the output of a
-    small network that is shown the two states, vᵀ tanh(W s + U h). The weights are its softmax.`,
+  additive: `This is the older, additive attention (Bahdanau 2014). Before it writes a token, the decoder compares its
+    own state s with the encoder's state h at every token that was read. A score is not a dot product here but the
+    output of a small network that is shown the two. **Softmax** makes the scores weights, which sum to one, and the
+    states, weighed by them and added up, are what the decoder reads: the context.`,
+  additiveFormula: "weights = softmax(vᵀ tanh(W s + U h)),  context = weights · h",
   notKept: `The queries, keys and values of this layer were not kept, to keep the page small; its weights were. Choose
     another layer above, or make the page again with this layer kept (\`--layers\`).`,
   product: `Multiply them number by number. Where both have the same sign the term is above zero, a match; where they
@@ -55,6 +69,7 @@ const WORDS = {
     nothing to learn from.`,
   multiply: (scale) => `The same for every token. Each score is multiplied by ${scale}, to keep the softmax from
     giving everything to one token.`,
+  bias: `Then the **bias** is added: a number for how far apart the two tokens are.`,
   causal: `The **mask** sets the scores of later tokens to −∞, before the softmax: they get exactly no weight, and the
     rest still sum to one.`,
   masked: `The **mask** sets the scores of tokens that may not be seen to −∞: they get exactly no weight.`,
@@ -63,10 +78,15 @@ const WORDS = {
   weighted: `Now the values. Each is multiplied by its weight, and they are added up: the token receives mostly the
     values of the tokens that it looks at most. That sum, z, is what this head has found out for it. The z of all
     heads are put side by side and mixed by one more matrix, Wᴼ.`,
+  parts: "each value times its weight, the largest weights first",
+  differ: (worst) => `This page's arithmetic and the recorded numbers differ by at most ${worst}.`,
 
   heads: `Every layer has several heads, and each may look for something else: the word before, a matching bracket,
     the subject of a verb, or only the first token, where many heads rest when they have found nothing. Each small
     picture is one head: rows look at columns, and a stronger colour is more weight. Press one to see it large.`,
+  oneHead: `There is one head here. Each row of the picture is a token that looks, each column one that it may look at,
+    and a stronger colour is more weight.`,
+  onImage: "what the chosen token looks at; dark is little weight",
   lines: `from each token on the left to the tokens it looks at on the right: the stronger the line, the more weight.
     Press a token on the left to see its lines.`,
   alignment: `written tokens are rows, read ones columns. A diagonal means word for word; a crossing means that the
@@ -76,10 +96,12 @@ const WORDS = {
     feed-forward(x). This running sum is the **residual stream**. Attention brings in what other tokens know; the
     **feed-forward** network then works on each token alone: it widens the vector, bends it with a non-linear function
     and narrows it again. A **norm** keeps the sizes in hand, before each part or after it.`,
+  shares: "every part and token: how long what is added is, beside the stream after it",
   sizes: `The bars show, for the chosen token, the length (the Euclidean norm) of what each part adds, beside that of
     the stream after it. The cosine says how far the part turned the token's vector: 1 is not at all.`,
-  lens: `The **logit lens**: read the stream after each layer as if it were the last, with the model's own output
-    matrix. The last layer is on top. Watch where the answer appears, and what stood there before.`,
+  lensTitle: "What it would say if it stopped here",
+  lens: `The **logit lens**: read the stream after each layer as if it were the last, with the model's own last norm and
+    output matrix. The last layer is on top. Watch where the answer appears, and what stood there before.`,
   attribution: `Because the stream is a sum, the score is one too. This is the share of each part (direct logit
     attribution; what a part does through later layers counts for those).`,
   ranking: `Silence one head, run the model again, and see how far the answer's score falls: above zero, the head

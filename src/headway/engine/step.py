@@ -21,6 +21,7 @@ from headway.engine.int8 import Int8Linear
 from headway.engine.pages import lies_in, settle
 from headway.layers.cache import KeyValueCache
 from headway.layers.linear import Linear
+from headway.memory import keep_freed_memory
 from headway.models.decoder import Decoder
 from headway.models.heads import LanguageHead
 
@@ -78,6 +79,7 @@ class FastStep:
             try:
                 plan(self.decoder)  # refuses before anything is moved
                 self._settle()
+                keep_freed_memory()
                 self._compiled = Compiled(self.decoder, plan(self.decoder))
             except NotPlannedError as error:
                 self.reason, self._compiled = str(error), None

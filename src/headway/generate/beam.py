@@ -151,14 +151,19 @@ def advance(
     steered = steer(own, settings, ids=batch.ids, prompt=batch.prompt, new=step)
     steered = restrict(steered, [guide for groups in live for group in groups for guide in group.guides])
     extra = [0.0] * len(own) if coverage is None else coverage.penalties()
+    shape = *running.shape, vocab  # (request, group, beam, vocab)
+    steered, own = steered.view(shape), own.view(shape)
     width = running.shape[2]
-    scores = steered.view(*running.shape, vocab) + running[..., None]  # (request, group, beam, vocab)
-    own = own.view_as(scores)
     candidates = min(max(2, 1 + len(settings.end_ids)) * width, width * vocab)
+    each = min(candidates, vocab)  # no beam has more than these among the best of all
     taken = torch.zeros(len(live), vocab, device=running.device)  # by the groups before
     for g in range(settings.groups):
-        ranked = (scores[:, g] - settings.diversity_penalty * taken[:, None]).flatten(1)  # (request, beam · vocab)
-        values, places = ranked.topk(candidates)
+        mine = (
+            steered[:, g] - settings.diversity_penalty * taken[:, None] if settings.diversity_penalty else steered[:, g]
+        )
+        best, tokens = mine.topk(each)  # (request, beam, candidate)
+        values, where = (best + running[:, g, :, None]).flatten(1).topk(candidates)  # (request, candidate)
+        places = where // each * vocab + tokens.flatten(1).gather(1, where)
         logprobs = own[:, g].flatten(1).gather(1, places)
         table = torch.stack([values.double(), places.double(), logprobs.double()], -1).tolist()
         for place, (groups, rows) in enumerate(zip(live, table, strict=True)):

@@ -62,7 +62,7 @@ class LayerCache:
 
     def _chosen(self, buffer: Tensor, rows: Tensor) -> Tensor:
         out = buffer.new_empty(len(rows), *buffer.shape[1:])
-        out[:, :, : self.length] = buffer[:, :, : self.length].index_select(0, rows)
+        torch.index_select(buffer[:, :, : self.length], 0, rows, out=out[:, :, : self.length])
         return out
 
     def truncate(self, length: int) -> None:

@@ -19,13 +19,13 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
 from headway.errors import TrainingError
+from headway.memory import keep_freed_memory
 from headway.tasks.share import among
 from headway.train import rng
 from headway.train.average import Average
 from headway.train.best import Best
 from headway.train.blame import lines, require_finite
 from headway.train.log import Journal, Window, draw_curves, reporter
-from headway.train.memory import keep_freed_memory
 from headway.train.optim import build_optimizers
 from headway.train.pace import Pace
 from headway.train.recompute import recomputed

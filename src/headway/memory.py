@@ -1,4 +1,4 @@
-"""Train: memory that is freed stays with the process. A step frees what the next one asks for again, and glibc by
+"""Memory that is freed stays with the process. A step frees what the next one asks for again, and glibc by
 default hands large blocks back to the system in between, which then zeroes every page anew."""
 
 from __future__ import annotations

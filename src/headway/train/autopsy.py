@@ -32,7 +32,7 @@ class Case:
     step: int
     batch: Batch
     precision: str
-    factor: float  # of the loss, for fp16
+    factor: float  # what the loss is multiplied by before the backward pass
     device: torch.device
     streams: dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,8 @@ class Stepper:
         finite = isfinite(total) and isfinite(found.size)
         if not finite and (not isfinite(total) or self.factor <= 1):
             with self.replica.kept() as model:
-                raise self._blame(model, batches, step=step, streams=streams)
+                case = Case(step, batches[0], self.precision, self._weight(count), self.device, streams)
+                raise self._blame(model, batches, case, lost=not isfinite(own))
         self.scale.update(finite)
         found.ready = finite
         return found
@@ -120,7 +121,7 @@ class Stepper:
     def _backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
         total = torch.zeros((), device=self.device)
         parts: dict[str, Tensor] = {}
-        weight = self.factor * self.world.size / count  # DDP averages over ranks: undo that
+        weight = self._weight(count)
         for number, batch in enumerate(batches, start=1):
             with nullcontext() if number == len(batches) else self.replica.unsynced():
                 with self.autocast():
@@ -138,6 +139,10 @@ class Stepper:
         where = [place for batch in batches for place in batch.where]
         return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, where=where)
 
+    def _weight(self, count: int) -> float:
+        """What a loss is multiplied by: it is of `count` predictions, and the average that ranks make is undone."""
+        return self.factor * self.world.size / count
+
     def _halve(self, rows: int, error: BaseException) -> None:
         if self.world.size > 1:
             raise TrainingError(
@@ -150,17 +155,17 @@ class Stepper:
         self.accumulate *= 2
         self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
 
-    def _blame(self, model: nn.Module, batches: list[Batch], *, step: int, streams: dict[str, Any]) -> TrainingError:
+    def _blame(self, model: nn.Module, batches: list[Batch], case: Case, *, lost: bool) -> TrainingError:
         """Find the micro-batch and the module at fault; whichever rank has them keeps them for `headway replay`, and
-        every rank tells of them."""
+        every rank tells of them. `lost`: this rank's loss is not finite."""
         for batch in batches:
-            case = Case(step, batch, self.precision, self.factor, self.device, streams)
+            case = replace(case, batch=batch)
             culprit = case.examine(model, self.loss).culprit
             if culprit is not None:
                 break
-            streams = rng.capture()
-        culprits = self.world.gather(culprit)
-        at_fault = next((rank for rank, found in enumerate(culprits) if found is not None), 0)
+            case = replace(case, streams=rng.capture())
+        innocent = self.world.gather((not lost, culprit is None))  # a loss weighs more than a gradient
+        at_fault = innocent.index(min(innocent))
         told = self._keep(case, model, culprit or "no module when run again") if self.world.rank == at_fault else ""
         return TrainingError(self.world.gather(told)[at_fault])
 

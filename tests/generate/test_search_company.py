@@ -127,3 +127,22 @@ def test_rows_that_stay_in_place_are_not_copied(gpt2, monkeypatch):
     answers = generate(gpt2.model, PROMPTS, GREEDY)
     ends = {len(a[0].ids) for a in answers if len(a[0].ids) < GREEDY.max_new_tokens}
     assert len(selected) == len(ends) > 0  # once for each step at which rows left
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_prompt_read_in_parts_is_read_as_it_would_be_whole(pair_of, family, monkeypatch):
+    model = pair_of(family).model
+    whole = generate(model, PROMPTS, GREEDY)
+    widths = []
+    step = type(model).step
+
+    def watched(ids, cache, **options):
+        widths.append(ids.shape[1])
+        return step(model, ids, cache, **options)
+
+    monkeypatch.setattr("headway.generate.start.PART", 3)
+    monkeypatch.setattr(model, "step", watched)
+    parts = generate(model, PROMPTS, replace(GREEDY, speculate=False))
+    assert ids_of(parts) == ids_of(whole)
+    assert [h.score for [h] in parts] == pytest.approx([h.score for [h] in whole], abs=1e-5)
+    assert max(widths) <= 3 < max(map(len, PROMPTS))

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.choice import most_tokens
 from headway.engine.crew import crew
 from headway.engine.machine import enter
 from headway.engine.orders import FRAME, SLOTS, Frame, Place, Slot
 from headway.engine.plan import Plan
+from headway.engine.product import most_tokens
 from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
 from headway.layers.linear import Linear

@@ -2,8 +2,8 @@
 Q8_0, whose groups are of 32), or for all of them.
 
 A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
-multiplies stays a float to the caller; a compiled kernel does it if there is one, else the matrix is written out whole
-for the one product.
+multiplies stays a float to the caller; a compiled kernel does it if there is one, else, and for so many tokens that torch
+is faster all the same, the matrix is written out whole for the one product.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ METHOD = "headway-int8"  # config.json: quantization_config.quant_method
 LARGEST = 127
 GROUP = 64  # inputs that share a scale, as nearly as a row allows
 ROW = 0  # in the place of a group: all inputs of an output share one scale
+MANY = 256  # tokens: from here on it pays to write the matrix out
 STEP = 16  # a group is a multiple of what the compiled product takes at once
 
 
@@ -48,7 +49,7 @@ def quantise_weight(weight: Tensor, group: int = GROUP) -> tuple[Tensor, Tensor]
 def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The inverse, up to rounding: (out, in)."""
     parts = weight.view(*scale.shape, -1).to(dtype)
-    return (parts * scale.to(dtype)[..., None]).view(weight.shape)
+    return parts.mul_(scale.to(dtype)[..., None]).view(weight.shape)
 
 
 class Int8Weight:
@@ -73,7 +74,8 @@ class Int8Weight:
 
     def _compiles(self, x: Tensor) -> bool:
         plain = x.device.type == "cpu" and x.dtype == torch.float32 and self.codes.is_contiguous()
-        return plain and not torch.is_grad_enabled() and can_compile()
+        few = x.numel() < MANY * x.shape[-1]
+        return plain and few and not torch.is_grad_enabled() and can_compile()
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -121,6 +121,10 @@ def exact(model: Any, cache: object) -> bool:
     precision rounds more than that, and some rotary scalings turn every token by the length of the whole."""
     if not isinstance(cache, Forgets) or next(model.parameters()).dtype != torch.float32:
         return False
+    return not turns_by_length(model)
+
+
+def turns_by_length(model: Any) -> bool:
     config = getattr(model.config, "decoder", model.config)
     rotary = config.stack.block.attention.rotary
-    return rotary is None or rotary.scaling is None or rotary.scaling.kind not in ("dynamic", "longrope")
+    return rotary is not None and rotary.scaling is not None and rotary.scaling.kind in ("dynamic", "longrope")

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.generate.settings import GenerationSettings
-from headway.generate.speculate import Lookahead, exact
+from headway.generate.speculate import Lookahead, exact, turns_by_length
 from headway.generate.window import left_out, seen
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
+PART = 512  # tokens of a prompt that are read at once
 
 
 class Cache(Protocol):
@@ -78,7 +79,7 @@ class Batch:
         if window is not None and max(self.lengths) > window:
             self._read_again()
         else:
-            self.logits = model.step(ids[:, known:], cache, mask=mask).float()  # (row, vocab)
+            self.logits = read(model, ids[:, known:], cache, mask=mask)
 
     def repeat(self, times: int) -> None:
         """Each row `times` times over, side by side, before anything is written."""
@@ -123,7 +124,18 @@ class Batch:
         ]
         ids, mask = padded(rows, device=self.ids.device, left=True)
         cast(Any, self.cache).truncate(0)  # a model with a context has a memory that can forget
-        self.logits = self.model.step(ids, self.cache, mask=mask).float()
+        self.logits = read(self.model, ids, self.cache, mask=mask)
+
+
+def read(model: Model, ids: Tensor, cache: Cache, *, mask: Tensor | None) -> Tensor:
+    """The scores after the last token (row, vocab). A long prompt is read part by part: what it takes beside its keys
+    and values does not grow with it."""
+    length = ids.shape[1]
+    part = length if length <= PART or turns_by_length(model) else PART
+    for begin in range(0, length, part):
+        here = slice(begin, begin + part)
+        logits = model.step(ids[:, here], cache, mask=None if mask is None else mask[:, here])
+    return logits.float()
 
 
 def start(

@@ -252,3 +252,10 @@ def test_a_story_can_be_told_of_a_file(bundles: dict[str, Bundle], tmp_path: Pat
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert found._repr_html_().startswith("<iframe srcdoc=")
     assert headway.explain(bundles["classify"], "a broken screen").story.task == "classify"  # a second call, too
+
+
+def test_marks_are_told_from_the_text_which_is_whole(bundles: dict[str, Bundle]) -> None:
+    for name in ("classify", "tag", "fill"):
+        read = collect(bundles[name], TEXTS[name][0]).sequences["text"].tokens
+        assert "".join(token.text for token in read if not token.special) == TEXTS[name][0]
+        assert read[0].special and read[-1].special

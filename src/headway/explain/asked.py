@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,6 +132,10 @@ def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
     (found,) = task.answer(bundle.model, [value])
     (reading,) = strict(task).read(found["words"], where="the input")
     read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]))
+    gaps = _gaps(value, found["words"])
+    for at, word in reading.places:
+        token = read.tokens[at]
+        read.tokens[at] = replace(token, text=gaps[word] + token.text.lstrip())
 
     def tell(output: Output) -> story.Output:
         assert output.logits is not None
@@ -143,6 +147,18 @@ def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
         return story.Output("tags", chosen, ", ".join(named) or "nothing tagged")
 
     return Asked(rows(bundle, reading.ids), {"text": read}, tell)
+
+
+def _gaps(value: Any, words: Sequence[str]) -> list[str]:
+    """What stands before each word; words that came as a list stand apart."""
+    if not isinstance(value, str):
+        return [" " * bool(number) for number, _ in enumerate(words)]
+    out, done = list[str](), 0
+    for word in words:
+        start = value.index(word, done)
+        out.append(value[done:start])
+        done = start + len(word)
+    return out
 
 
 def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:

@@ -32,7 +32,8 @@ const isMasked = (attention) => tensor(attention.mask).values.some((may) => !may
 function formulaOf(attention) {
   if (attention.kind === "additive") return WORDS.additiveFormula;
   const scale = isRoot(attention) ? " / √dₖ" : attention.scale === 1 ? "" : ` × ${number(attention.scale)}`;
-  return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${attention.bias ? " + B" : ""}${isMasked(attention) ? " + mask" : ""}) V`;
+  const added = [attention.bias && " + bias", isMasked(attention) && " + mask"].filter(Boolean).join("");
+  return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${added}) V`;
 }
 
 // All of it from this query's work: each part is made once, and shows the work of another query when told to.
@@ -108,7 +109,8 @@ function threeVectors(looked) {
     q.show({ matrix: own.rows(chosen.query, 1), most: most[0] });
     k.show({ matrix: others[0], most: most[1] });
     v.show({ matrix: others[1], most: most[2] });
-    k.choose(chosen.key, 0);
+    k.chooseRow(chosen.key);
+    v.chooseRow(chosen.key);
     scales.forEach((place, i) => place.replaceChildren(legend("signed", most[i])));
   };
   return [nodes, show];

@@ -97,7 +97,7 @@ function oneHead(body) {
     const future = current().causal ? "; hatched cells are the future, which the mask hides" : "";
     title.textContent = name;
     says.textContent = `Of its weight on this text: ${habit(weights, current())} (means over the rows).`;
-    caption.textContent = `${current().weights.shape.join(" × ")}: each row is a token that looks, and sums to one${future}`;
+    caption.textContent = `${current().weights.shape.join(" × ")}: ${WORDS.rows}${future}`;
     const mask = tensor(current().mask).values;
     map.show({ matrix: weights, mask, shape: current().weights.shape, label: `weights of ${name}` });
     map.choose(chosen.query, chosen.key);
@@ -129,8 +129,9 @@ function alignment(body, asks, looked) {
   const mean = new Tensor([queries, keys], new Float32Array(queries * keys));
   const written = asks.map((text, i) => (story.output?.rows[i] ? visible(taken(story.output.rows[i]).text) : text));
   const map = heatMap({
-    ...{ name: "mean weight", matrix: mean, rows: written, columns: looked, rowWord: "written", kind: "weight", most: 1 },
-    ...{ cell: squareCell(body, keys), square: true, pick: (query, key) => choose({ query, key }) },
+    ...{ name: "mean weight", matrix: mean, rows: written, columns: looked, rowWord: "written" },
+    ...{ kind: "weight", most: 1, cell: squareCell(body, keys), square: true },
+    pick: (query, key) => choose({ query, key }),
   });
   const list = el("ul", { class: "pairs", "aria-label": "the read token that each written token looks at most" });
   const means = heads > 1 ? [map, legend("weight", 1)] : [];

@@ -30,16 +30,15 @@ function heatMap(options) {
   const moveTo = readCells(canvas, cursor, lines, options.pick);
   const frame = el("div", { class: "frame" }, canvas, mark, cursor);
   const sizes = { "--cell": `${cell}px`, "--wide": width, "--high": height };
-  const node = el(
-    "div",
-    { class: `heat${square ? " square" : ""}`, css: sizes },
-    side("columns", columns),
-    side("rows", rows),
-    frame,
-  );
+  const sides = [side("columns", columns), side("rows", rows)];
+  const kind = square ? " square" : sides.some(Boolean) ? "" : " bare";
+  const node = el("div", { class: `heat${kind}`, css: sizes }, sides, frame);
   node.choose = (row, column) => {
     moveTo([row, column]);
     cover(mark, canvas, [row, column]);
+  };
+  node.chooseRow = (row) => {
+    cover(mark, { width: 1, height }, [row, 0]);
   };
   node.show = (changes = {}) => {
     Object.assign(options, changes);

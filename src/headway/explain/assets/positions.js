@@ -74,7 +74,7 @@ function dials(body, angles, sequence) {
   const shown = range(Math.min(pairs, 32)).map((i) => Math.floor((i * pairs) / Math.min(pairs, 32)));
   const caption = el("p", { class: "caption" });
   const place = walkable(el("div", { class: "dials" }));
-  const title = `${angles.shape.join(" × ")}: one clock for each pair of numbers of a query or key (i and i + ${pairs})`;
+  const title = `${angles.shape.join(" × ")}: one clock for each pair of a query's or key's numbers, i and i + ${pairs}`;
   body.append(figure("angles", title, place, caption));
   const hand = (angle, kind) =>
     svg("line", { x1: 0, y1: 0, x2: 15 * Math.cos(angle), y2: -15 * Math.sin(angle), class: `hand ${kind}` });

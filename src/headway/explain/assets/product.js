@@ -20,9 +20,10 @@ function oneProduct() {
     describe(el("div", { class: "term", "data-walk": "1" }, el("i")), () => lines(i)),
   );
   const [question, formula] = [el("p", { class: "prose" }), el("p", { class: "formula" })];
+  const shared = () => sharedHead(current(), chosen.head);
   const [matches, mismatches] = ["more", "less"].map((name) => el("span", { class: name }));
   const total = describe(el("strong", { tabindex: 0 }), () => [
-    `q[${chosen.head}, ${chosen.query}] · k[${sharedHead(current(), chosen.head)}, ${chosen.key}] = ${number(sum(products), 7)}`,
+    `q[${chosen.head}, ${chosen.query}] · k[${shared()}, ${chosen.key}] = ${number(sum(products), 7)}`,
     `the sum of ${size} terms`,
   ]);
   const [qCells, kCells] = [cells(size, "q"), cells(size, "k")];
@@ -57,7 +58,8 @@ function oneProduct() {
     });
     const score = work.score[chosen.key];
     const part = (sign) => number(sum(products.filter((term) => Math.sign(term) === sign)));
-    formula.textContent = `${products.map((_, i) => `(${number(q[i])} × ${number(k[i])})`).join(" + ")} = ${number(score, 5)}`;
+    const written = products.map((_, i) => `(${number(q[i])} × ${number(k[i])})`).join(" + ");
+    formula.textContent = `${written} = ${number(score, 5)}`;
     matches.textContent = `matches ${part(1)}`;
     mismatches.textContent = `mismatches ${part(-1)}`;
     total.textContent = `score ${number(score, 5)}`;

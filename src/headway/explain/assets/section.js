@@ -15,7 +15,8 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
     el("span", { class: "gist", text: gist }),
   );
   const node = el("details", { class: "step", id, open: true }, summary, body);
-  const self = { node, numbered: Number(count) > 0, redraw: null, drawn: false, stale: false, near: false, seen: false };
+  const state = { redraw: null, drawn: false, stale: false, near: false, seen: false };
+  const self = { node, numbered: Number(count) > 0, ...state };
   self.draw = () => {
     if (!node.open) return;
     const [first, stale] = [!self.drawn, self.stale];
@@ -32,8 +33,8 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
   document.getElementById("steps").append(node);
 }
 
-// A place whose nodes are made anew only when `kind()` says that another kind of thing is shown; otherwise they are told
-// to show the new numbers themselves. make() gives the nodes and that function.
+// A place whose nodes are made anew only when `kind()` says that another kind of thing is shown; otherwise they show
+// the new numbers themselves, so that focus and scrolling stay. make() gives the nodes and the function for that.
 function keeping(place, kind, make) {
   let [made, show] = [null, null];
   return () => {

@@ -38,7 +38,7 @@ function buildTokens(body) {
       whole ? el("blockquote", { dir: "auto", text: text.trim().toWellFormed() }) : "",
       whole ? el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }) : "",
       el("div", { class: "tokens" }, chips),
-      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}${special}. Press one to follow it.` }),
+      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}${special}. ${WORDS.press}` }),
     );
     const press = oneOf(chips);
     redraws.push(() => press(followedIn(name)));

@@ -83,7 +83,7 @@ function weightedSum(looked) {
     const worst = Math.max(difference(work.weight, recordedWeights()), recorded ? difference(z, recorded) : 0);
     place.replaceChildren(
       figure("weight × v", WORDS.parts, map("weight × v", parts, { rows: labels })),
-      figure("z", "their sum, column by column", map("z", recorded ? [z, recorded] : [z], results), legend("signed", most)),
+      figure("z", WORDS.summedUp, map("z", recorded ? [z, recorded] : [z], results), legend("signed", most)),
     );
     check.dataset.worst = String(worst);
     check.textContent = `${worst < 1e-3 ? "✓" : "≠"} ${WORDS.differ(number(worst, 2))}`;

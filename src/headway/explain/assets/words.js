@@ -10,6 +10,7 @@ const WORDS = {
     a number, its **id**: its row in the model's vocabulary. From here on the model sees only these ids. \`␣\` is a
     space that is part of a token, \`⏎\` a line end; a dashed frame is a mark that is not in the text, such as one for
     its beginning or its end.`,
+  press: "Press one to follow it.",
   special: "a mark, not a piece of the text",
 
   patches: `A model of this kind reads a picture as a text: it is cut into **patches**, and each patch is a token. The
@@ -73,12 +74,13 @@ const WORDS = {
   causal: `The **mask** sets the scores of later tokens to −∞, before the softmax: they get exactly no weight, and the
     rest still sum to one.`,
   masked: `The **mask** sets the scores of tokens that may not be seen to −∞: they get exactly no weight.`,
-  softmax: `**Softmax** raises e to each score and divides by the sum of them all. Every weight is above zero, and
-    together they are exactly one: shares of this token's attention. Press a row to see its dot product above.`,
+  softmax: `**Softmax** raises e to each score and divides by the sum of them all. No weight is below zero, and together
+    they are exactly one: shares of this token's attention. Press a row to see its dot product above.`,
   weighted: `Now the values. Each is multiplied by its weight, and they are added up: the token receives mostly the
     values of the tokens that it looks at most. That sum, z, is what this head has found out for it. The z of all
     heads are put side by side and mixed by one more matrix, Wᴼ.`,
   parts: "each value times its weight, the largest weights first",
+  summedUp: "their sum, column by column",
   differ: (worst) => `This page's arithmetic and the recorded numbers differ by at most ${worst}.`,
 
   heads: `Every layer has several heads, and each may look for something else: the word before, a matching bracket,
@@ -86,6 +88,7 @@ const WORDS = {
     picture is one head: rows look at columns, and a stronger colour is more weight. Press one to see it large.`,
   oneHead: `There is one head here. Each row of the picture is a token that looks, each column one that it may look at,
     and a stronger colour is more weight.`,
+  rows: "each row is a token that looks, and sums to one",
   onImage: "what the chosen token looks at; dark is little weight",
   lines: `from each token on the left to the tokens it looks at on the right: the stronger the line, the more weight.
     Press a token on the left to see its lines.`,

@@ -1,4 +1,4 @@
-"""What the test of shared evaluation runs beside itself: every task's scores, by this process and by two ranks of it."""
+"""What the test of shared evaluation runs beside itself: every task's scores, by one process and by two ranks."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ DOCUMENTS = {"generate": 3, "fill": 6}
 OPTIONS = {  # of every task but summarize, which is a Translate whose scores take seconds to import
     "generate": {"context": 16, "vocab": 300},
     "translate": {"target_limit": 8},
-    **dict.fromkeys(("classify", "tag", "answer", "embed"), {"vocab": 200}),
+    **{name: {"vocab": 200} for name in ("classify", "tag", "answer", "embed")},
     "fill": {"vocab": 200, "next_sentence": True},
     "classify-image": {},
 }

@@ -45,8 +45,9 @@ def _scalar(value: Any) -> bool:
 
 def _group(value: Any) -> bool:
     """Of an optimiser's parameters; what it says of them besides is the run's to say."""
-    named = isinstance(value, dict) and isinstance(value.get("param_names"), list)
-    return named and isinstance(value.get("name"), str) and _number(value.get("lr"))
+    names = value.get("param_names") if isinstance(value, dict) else None
+    named = isinstance(names, list) and all(isinstance(name, str) for name in [*names, value.get("name")])
+    return named and _number(value.get("lr"))
 
 
 COUNT = _whole(0, 2**53)

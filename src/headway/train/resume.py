@@ -68,7 +68,7 @@ def restore(run: Run, loaded: Loaded) -> list[str]:
         own = state["ranks"][run.world.rank]
         try:
             rng.restore(own["rng"])
-        except (RuntimeError, ValueError, LookupError, TypeError) as error:
+        except (RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
             raise refusal(folder, f"ranks.{run.world.rank}.rng is not what a random stream is put back by") from error
         run.window.load(own["window"], run.device)
     else:

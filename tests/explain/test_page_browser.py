@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import pages
 
+from headway.explain.explanation import Explanation
 from headway.explain.page import render
 from headway.explain.story import Story
 
@@ -356,6 +357,20 @@ def test_cross_attention_shows_its_alignment(show: Open) -> None:
     pairs = [node.text for node in page.find_elements(By.CSS_SELECTOR, "#alignment li")]
     read = [token.text.replace(" ", "␣") for token in story.sequences["source"].tokens]
     assert [pair.split(" ← ")[1] for pair in pairs] == [read[i] for i in mean.argmax(1)]
+
+
+def test_in_a_notebook_the_page_shows_itself(browser: Any, tmp_path: Path) -> None:
+    shown = Explanation(pages.decoder_story())._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{shown}", encoding="utf-8")
+    browser.get((tmp_path / "notebook.html").as_uri())
+    errors(browser)
+    try:
+        browser.switch_to.frame(browser.find_element(By.TAG_NAME, "iframe"))
+        near(browser, "byhand")
+        assert browser.find_element(By.ID, "check").text.startswith("✓")
+    finally:
+        browser.switch_to.default_content()
+    assert errors(browser) == []
 
 
 def test_a_tag_is_shown_for_each_token(show: Open) -> None:

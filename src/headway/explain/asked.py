@@ -125,7 +125,7 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
     shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
     Image.fromarray(pixels.reshape(shape)).save(kept, "PNG")
     picture = story.Picture(base64.b64encode(kept.getvalue()).decode("ascii"), high, wide)
-    return story.Sequence("picture, by row and column", [story.Token("[class]", -1), *spots], picture)
+    return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *spots], picture)
 
 
 def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
@@ -201,7 +201,7 @@ def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
             choice(
                 output.logits[0, at].cpu().masked_fill(special, -torch.inf),
                 vocabulary(task.tokenizer),
-                label=f"{task.mask} {number}",
+                label=task.mask if len(places) == 1 else f"{task.mask} {number}",
                 at=at,
             )
             for number, at in enumerate(places, 1)
@@ -220,7 +220,7 @@ def _embedded(bundle: Bundle, task: Embed, value: Any) -> Asked:
 
     def tell(output: Output) -> story.Output:
         vector = torch.nn.functional.normalize(pool(output.hidden, None, how), dim=-1)[0].float().cpu()
-        start = ", ".join(f"{short(number):.3f}" for number in vector[:3].tolist())
+        start = ", ".join(f"{short(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
         return story.Output("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
 
     return Asked(rows(bundle, ids), {"text": read}, tell)

@@ -13,7 +13,7 @@ from headway.explain import story
 from headway.explain.views import shown_layer, texts
 
 SHADES = " ░▒▓█"
-RAMP = ("grey23", "dark_blue", "blue", "deep_sky_blue3", "turquoise2", "bright_white")  # dark to light, as to the eye
+RAMP = ("grey50", "steel_blue", "dodger_blue2", "deep_sky_blue3", "orange3", "dark_orange")  # on black and on white
 MOST = 24  # tokens of the attention table
 BEST = 8  # candidates
 BAR = 24

@@ -18,7 +18,7 @@ function buildByHand(body) {
     who.replaceChildren(
       el("span", { class: "q", text: "Query: " }),
       bdi(texts(attention.queries)[chosen.query]),
-      ` (token ${chosen.query}), ${layerName(attention)}, head ${chosen.head}`,
+      ` (token ${chosen.query}), ${headName(attention)}`,
     );
     show();
   };

@@ -1,7 +1,7 @@
 // Step 2: ids → vectors, and how the model is told the order.
 
 function buildEmbedding(body) {
-  body.append(...prose(WORDS.embedding));
+  body.append(...prose(pictured() ? WORDS.patchEmbedding : WORDS.embedding));
   const redraws = story.embedding.map((embedding) => oneEmbedding(body, embedding)).filter(Boolean);
   return () => redraws.forEach((redraw) => redraw());
 }
@@ -16,7 +16,8 @@ function oneEmbedding(body, embedding) {
     return figure(name, matrix.shape.join(" × "), map, legend("signed", most));
   };
   if (story.embedding.length > 1) body.append(heading(story.sequences[sequence].label));
-  body.append(strip("token embedding", token), ...prose(WORDS.order, WORDS.positions[position.kind]));
+  const name = pictured() ? "patch embedding" : "token embedding";
+  body.append(strip(name, token), ...prose(WORDS.order, WORDS.positions[position.kind]));
   if (values) body.append(strip("position", values));
   if (values && position.kind === "learned") body.append(nearness(values));
   if (position.kind === "sinusoidal") body.append(...sinusoid(tensor(position.pattern) ?? values, rows.length));

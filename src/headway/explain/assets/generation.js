@@ -50,7 +50,8 @@ function oneStep(all, at, given) {
   const own = keys === before.length && !story.sequences.target;
   const read =
     story.sequences.source && keys === tokensOf("source").length ? pieces(texts("source"), attention, Infinity) : null;
-  const rows = now.candidates.slice(0, 6).map((candidate) => {
+  const rows = shortlist(now.candidates, 6, now.id).map((i) => {
+    const candidate = now.candidates[i];
     const probability = Math.exp(candidate.logit - now.logsumexp);
     const lines = () => [`${visible(candidate.text)}: id ${candidate.id}`, `probability ${number(probability, 6)}`];
     const marks = { "aria-selected": String(candidate.id === now.id) };

@@ -1,7 +1,5 @@
 // Step 4: every head at a glance, one head large, and its looks as lines.
 
-const manyHeads = () => story.attention.length > 1 || story.attention[0].heads > 1;
-
 function buildHeads(body) {
   body.append(...prose(manyHeads() ? WORDS.heads : WORDS.oneHead));
   const buttons = [];
@@ -20,6 +18,13 @@ function buildHeads(body) {
   redraw();
   return redraw;
 }
+
+// The largest weight of all, so that the small pictures can be compared with each other.
+let strongestOfAll = 0;
+const strongest = () => {
+  strongestOfAll ||= Math.max(...story.attention.map((attention) => largestSize(tensor(attention.weights).values)));
+  return strongestOfAll;
+};
 
 function groups() {
   const found = new Map();
@@ -56,7 +61,7 @@ function thumbnail(attention, layer, head) {
   const name = `${layerName(attention)}, head ${head}`;
   const press = () => choose({ layer, head });
   const node = el("button", { type: "button", class: "thumb", "aria-label": name, onclick: press }, canvas);
-  paint(canvas, weights, "weight", 1, tensor(attention.mask).values);
+  paint(canvas, weights, "weight", strongest(), tensor(attention.mask).values);
   return describe(node, () => [name, `weights[${head}], ${queries} × ${keys}`, habit(weights, attention)]);
 }
 
@@ -86,20 +91,22 @@ function oneHead(body) {
     cell: squareCell(body, looked.length, paired ? 2 : 1),
     pick: (query, key) => choose({ query, key }),
   });
-  const drawn = lines(asks, looked);
+  const [drawn, scale] = [lines(asks, looked), el("div")];
   const [title, says, caption] = [heading("", "large-name"), el("p", { class: "prose" }), new Text()];
   const image = story.sequences[attention.keys].picture;
   const onImage = el("div");
   const across = attention.kind !== "self" && asks.length > 1 && alignment(body, asks, looked);
   const show = () => {
     const weights = weightsOf();
-    const name = `${layerName(current())}, head ${chosen.head}`;
+    const name = headName(current());
+    const most = largestSize(weights.values);
     const future = current().causal ? "; hatched cells are the future, which the mask hides" : "";
     title.textContent = name;
     says.textContent = `Of its weight on this text: ${habit(weights, current())} (means over the rows).`;
     caption.textContent = `${current().weights.shape.join(" × ")}: ${WORDS.rows}${future}`;
     const mask = tensor(current().mask).values;
-    map.show({ matrix: weights, mask, shape: current().weights.shape, label: `weights of ${name}` });
+    map.show({ matrix: weights, mask, most, shape: current().weights.shape, label: `weights of ${name}` });
+    scale.replaceChildren(legend("weight", most));
     map.choose(chosen.query, chosen.key);
     drawn.show(weights);
     across?.show?.();
@@ -110,13 +117,13 @@ function oneHead(body) {
   const nodes = [
     title,
     says,
+    image && figure("on the picture", WORDS.onImage, onImage),
     el(
       "div",
       { class: paired ? "pair" : null },
-      figure("weights", caption, map, legend("weight", 1)),
+      figure("weights", caption, map, scale),
       figure("lines", WORDS.lines, drawn),
     ),
-    image && figure("on the picture", WORDS.onImage, onImage),
     across,
   ];
   return [nodes, show];
@@ -134,9 +141,8 @@ function alignment(body, asks, looked) {
     pick: (query, key) => choose({ query, key }),
   });
   const list = el("ul", { class: "pairs", "aria-label": "the read token that each written token looks at most" });
-  const means = heads > 1 ? [map, legend("weight", 1)] : [];
   const over = heads > 1 ? "the mean over this layer's heads: " : "";
-  const node = figure("alignment", over + WORDS.alignment, means, list);
+  const node = figure("alignment", over + WORDS.alignment, map, legend("weight", 1), list);
   node.id = "alignment";
   let layer = null;
   node.show = () => {

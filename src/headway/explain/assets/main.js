@@ -1,7 +1,8 @@
 // The order of the story. A step whose part of the story is missing is left out.
 
 (story.example ?? []).forEach((section, i) => step(`example-${i}`, section.title, "", buildExample(section), "✎"));
-step("tokens", "Text becomes tokens", "text → tokens → ids", buildTokens);
+if (pictured()) step("tokens", "A picture becomes tokens", "picture → patches", buildTokens);
+else step("tokens", "Text becomes tokens", "text → tokens → ids", buildTokens);
 if (story.embedding.length) step("embedding", "Tokens become vectors", "embedding + position", buildEmbedding);
 if (story.attention.length) {
   const dots = story.attention.some((attention) => attention.kind !== "additive");
@@ -11,7 +12,8 @@ if (story.attention.length) {
 }
 if (story.stream.length || story.lens || story.heads || story.attribution)
   step("stream", "Every layer adds a little", "residual, norm, feed-forward", buildStream);
-if (story.output) step("output", "From scores to a choice", "scores → probabilities → answer", buildOutput);
+if (story.output?.vector) step("output", "One vector for the text", "the answer is a direction", buildOutput);
+else if (story.output) step("output", "From scores to a choice", "scores → probabilities → answer", buildOutput);
 if (story.generation?.steps.length) step("generation", "What happens next", "one token at a time", buildGeneration);
 
 buildTop(document.getElementById("top"));

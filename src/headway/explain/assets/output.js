@@ -23,7 +23,7 @@ function buildOutput(body) {
   if (writes && rows.length) body.append(sliders(rows, () => rows[shown], draw));
   body.append(place);
   draw();
-  if (output.answer)
+  if (output.answer && !output.vector)
     body.append(el("p", { class: "total" }, "answer: ", el("strong", { dir: "auto", text: output.answer.trim() })));
 }
 
@@ -45,13 +45,15 @@ const ASKED = {
   next: (label) => ["What comes after ", word(label), "?"],
   span: (label) => [`Where does the answer ${label}?`],
   classes: () => ["Which class?"],
+  fill: (label) => ["What stands at ", word(label), "?"],
 };
 
 function candidates(row, kind) {
   const { before, after, rest, restBefore } = narrow(row, settings);
   const plain = settings.temperature === 1 && settings.k === Infinity && settings.p >= 1;
-  const shown = row.candidates.slice(0, SHOWN);
-  const rows = shown.map((candidate, i) => {
+  const shown = shortlist(row.candidates, SHOWN, row.chosen);
+  const rows = shown.map((i) => {
+    const candidate = row.candidates[i];
     const lines = () => [
       `${visible(candidate.text)}: id ${candidate.id}`,
       `score (logit) ${number(candidate.logit, 6)}`,
@@ -63,10 +65,11 @@ function candidates(row, kind) {
       !plain && barCell(after[i], 1, after[i] === 0 ? "out" : percent(after[i]), lines),
     ];
     const marks = { "aria-selected": String(candidate.id === row.chosen), class: after[i] === 0 ? "hidden" : null };
-    return line(word(candidate.text), cells, marks);
+    return line([word(candidate.text), kind === "span" && ` (token ${candidate.id})`], cells, marks);
   });
   if (row.count > shown.length) {
-    const [left, kept] = [sum(before.slice(SHOWN)) + restBefore, sum(after.slice(SHOWN)) + rest];
+    const unseen = (shares) => sum(shares.filter((_, i) => !shown.includes(i)));
+    const [left, kept] = [unseen(before) + restBefore, unseen(after) + rest];
     const lines = () => ["all the others together", `probability ${number(left, 6)}`];
     const cells = [el("td"), barCell(left, 1, percent(left), lines), !plain && barCell(kept, 1, percent(kept), lines)];
     rows.push(line(`${(row.count - shown.length).toLocaleString("en")} others`, cells, { class: "rest" }));

@@ -15,6 +15,10 @@ function layerName(attention) {
   return parts.filter(Boolean).join(" · ");
 }
 
+const pictured = () => Object.values(story.sequences).some((sequence) => sequence.picture);
+const manyHeads = () => story.attention.length > 1 || story.attention[0].heads > 1;
+const headName = (attention) => (manyHeads() ? `${layerName(attention)}, head ${chosen.head}` : "the one head");
+
 const chosen = { layer: 0, head: 0, query: 0, key: 0 };
 const listeners = [];
 const current = () => story.attention[chosen.layer];
@@ -34,6 +38,9 @@ function firstChoice() {
 }
 
 const taken = (row) => row.candidates.find((each) => each.id === row.chosen) ?? row.candidates[0];
+// Which candidates are shown: the best, and the one that was chosen wherever it stands.
+const shortlist = (candidates, count, id) =>
+  range(candidates.length).filter((i) => i < count || candidates[i].id === id);
 
 // The choice that is looked at first: what comes after a text, a token with a tag, else the first there is.
 function answering() {
@@ -83,6 +90,7 @@ function buildPicks(place) {
     const select = selects[name];
     if (listed[name] !== what) select.replaceChildren(...labels().map((text, value) => el("option", { value, text })));
     listed[name] = what;
+    select.parentNode.hidden = select.length < 2;
     select.value = String(chosen[name]);
   };
   const words = (name) => () => texts(name).map((text, i) => `${i}  ${text}`);

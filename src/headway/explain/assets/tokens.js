@@ -3,8 +3,9 @@
 function chip(token, index, press) {
   const kind = token.special ? "token special" : "token";
   const node = el("button", { type: "button", class: kind, onclick: press }, word(token.text));
-  node.append(el("small", { text: String(token.id) }));
-  const lines = [`token ${index}: ${visible(token.text)}`, `id ${token.id}`, token.special && WORDS.special];
+  if (!pictured()) node.append(el("small", { text: String(token.id) }));
+  const id = !pictured() && `id ${token.id}`;
+  const lines = [`token ${index}: ${visible(token.text)}`, id, token.special && WORDS.special];
   return describe(node, () => lines);
 }
 
@@ -27,12 +28,13 @@ function buildTokens(body) {
     const own = sequence.tokens.filter((token) => !token.special);
     const text = own.map((token) => token.text).join("");
     const chips = sequence.tokens.map((token, i) => chip(token, i, () => follow(name, i)));
-    const whole = !sequence.picture && text;
+    const ids = own.every((token) => token.text === String(token.id));
+    const whole = !sequence.picture && !ids && text;
     const letters = whole ? ` from ${plural([...text.trim()].length, "character")}` : "";
     const marks = chips.length - own.length;
     const special = marks ? `, ${marks} of them ${marks === 1 ? "a mark" : "marks"} put around it` : "";
     body.append(
-      ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && WORDS.tokens),
+      ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && (ids ? WORDS.ids : WORDS.tokens)),
       el("h3", { dir: "auto", text: sequence.label }),
       sequence.picture ? picture(sequence.picture) : "",
       whole ? el("blockquote", { dir: "auto", text: text.trim().toWellFormed() }) : "",

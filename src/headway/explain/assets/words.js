@@ -10,6 +10,7 @@ const WORDS = {
     a number, its **id**: its row in the model's vocabulary. From here on the model sees only these ids. \`␣\` is a
     space that is part of a token, \`⏎\` a line end; a dashed frame is a mark that is not in the text, such as one for
     its beginning or its end.`,
+  ids: `This model has no tokenizer: it is given **ids** straight away, numbers that each stand for one token.`,
   press: "Press one to follow it.",
   special: "a mark, not a piece of the text",
 
@@ -18,6 +19,8 @@ const WORDS = {
 
   embedding: `Each id picks one row of the **embedding table**: a list of numbers that training has found for that
     token. Tokens that are used alike have rows alike. Orange is above zero, blue below, faint near zero.`,
+  patchEmbedding: `The numbers of each patch's pixels, multiplied by one learned matrix, are its vector; the mark in front
+    has a learned vector of its own. Orange is above zero, blue below, faint near zero.`,
   order: `Attention by itself, without a mask, knows no order: shuffle the tokens, and each would still find the same.`,
   positions: {
     sinusoidal: `So to every row a fixed pattern of sines and cosines is **added**. Each pair of columns is a wave:

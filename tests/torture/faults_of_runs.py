@@ -24,6 +24,7 @@ from headway.train.spikes import RECENT
 from headway.train.state import load_state, states
 
 STEPS = 40
+LONG = 4.0  # seconds of a step
 
 
 def asked_to_stop(random: Random, folder: Path) -> Trial:
@@ -44,15 +45,18 @@ def asked_to_stop(random: Random, folder: Path) -> Trial:
 def asked_twice(random: Random, folder: Path) -> Trial:
     settings = {"steps": STEPS, "save_every": 2}
     number = random.choice([signal.SIGTERM, signal.SIGINT])
-    life = Life(folder, slow=0.05, **settings)
+    life = Life(folder, slow=0.01, **settings)
     life.reach(random.randint(3, 20))
-    os.kill(life.pid, number)
-    time.sleep(random.uniform(0, 0.03))
-    os.kill(life.pid, number)
+    life.kill()
+    life = Life(folder, slow=LONG, **settings)
+    life.reach(intact(folder) + 1)  # and is busy for a long time, in which it cannot come to an orderly end
     began = time.monotonic()
+    while life.process.is_alive() and time.monotonic() - began < LONG:
+        os.kill(life.pid, number)
+        time.sleep(random.uniform(0.05, 0.1))
     code = life.end()
+    assert time.monotonic() - began < LONG, "asked twice, it went on"
     assert code in (-number, 128 + number, 1), f"exit code {code}"  # an interrupt while Python ends is told by code 1
-    assert time.monotonic() - began < 2
     lost = life.step - intact(folder)
     assert lost <= 2
     same(folder, **settings)

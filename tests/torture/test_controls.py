@@ -2,8 +2,9 @@
 
 import random
 import shutil
+import signal
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -64,6 +65,12 @@ def test_without_checksums_damage_is_loaded(tmp_path, monkeypatch):
     fails(disks.damaged, tmp_path, match="went unnoticed")
 
 
+def test_without_checksums_a_run_goes_on_from_damage(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "verify", lambda path: None)
+    monkeypatch.setattr(disks, "_harm", lambda stream, path: flip(path.parent / "model.safetensors"))
+    fails(disks.all_damaged, tmp_path, match="damage was taken for a state")
+
+
 def flip(path: Path) -> str:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -82,6 +89,19 @@ def test_without_disk_errors_a_full_disk_is_a_crash(tmp_path, monkeypatch):
 def test_without_a_listener_a_signal_loses_the_steps_since_the_last_state(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "listening", lambda: nullcontext(Interrupt()))
     fails(runs.asked_to_stop, tmp_path, match="exit code")
+
+
+def test_a_listener_that_keeps_listening_cannot_be_stopped_at_once(tmp_path, monkeypatch):
+    @contextmanager
+    def deaf():
+        interrupt = Interrupt()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: setattr(interrupt, "signal", signal.Signals(number)))
+        yield interrupt
+
+    monkeypatch.setattr(loop, "listening", deaf)
+    monkeypatch.setattr(runs, "LONG", 1.0)
+    fails(runs.asked_twice, tmp_path, match="asked twice, it went on")
 
 
 def test_without_the_fingerprint_other_data_is_taken(tmp_path, monkeypatch):

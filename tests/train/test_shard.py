@@ -16,6 +16,7 @@ from headway.train.settings import Settings
 from headway.train.state import load_state, states
 
 HERE = Path(__file__).parent
+toy = SimpleNamespace(**runpy.run_path(str(HERE / "toy_run.py")))
 ours = SimpleNamespace(**runpy.run_path(str(HERE / "shard_run.py"), run_name="shard_run"))
 TOLERANCE = 1e-5  # of losses, gradient norms and scores
 WEIGHTS = 1e-4  # Adam makes much of a gradient that is nothing but rounding
@@ -63,6 +64,16 @@ def test_shards_equal_one_process(tmp_path):
     expected, _ = ours.run(tmp_path / "undisturbed", **plain)
     assert course(result.history) == pytest.approx(course(expected.history), abs=TOLERANCE)
     assert not close(before, model.state_dict())
+
+    # Two ranks until step 5, one until 9, two again: every example once in each of three epochs.
+    seen = [sorted(map(tuple, json.loads(path.read_text()))) for path in sorted(tmp_path.glob("seen-*.json"))]
+    assert len(seen) == 5 and min(map(len, seen)) >= 9
+    assert sorted(pair for own in seen for pair in own) == [(epoch, index) for epoch in range(3) for index in range(22)]
+    model = toy.ToyModel(dropout=0.0)
+    expected = toy.toy_fit(tmp_path / "unchanging", model=model, **ours.CHANGING)
+    log = [json.loads(line) for line in (tmp_path / "changing" / "training" / "metrics.jsonl").read_text().splitlines()]
+    assert course(log) == pytest.approx(course(expected.history), abs=TOLERANCE)
+    assert len([entry for entry in log if "every example still comes once" in entry.get("warning", "")]) == 2
 
 
 def test_an_unknown_way_to_shard_is_refused():

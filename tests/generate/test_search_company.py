@@ -140,9 +140,25 @@ def test_a_prompt_read_in_parts_is_read_as_it_would_be_whole(pair_of, family, mo
         widths.append(ids.shape[1])
         return step(model, ids, cache, **options)
 
-    monkeypatch.setattr("headway.generate.start.PART", 3)
+    monkeypatch.setattr("headway.generate.prompts.PART", 3)
     monkeypatch.setattr(model, "step", watched)
     parts = generate(model, PROMPTS, replace(GREEDY, speculate=False))
     assert ids_of(parts) == ids_of(whole)
     assert [h.score for [h] in parts] == pytest.approx([h.score for [h] in whole], abs=1e-5)
     assert max(widths) <= 3 < max(map(len, PROMPTS))
+
+
+def test_prompts_of_very_different_lengths_are_read_with_little_padding(llama, monkeypatch):
+    prompts = [[1 + (7 * i + n) % 38 for i in range(n)] for n in (2, 17, 16, 4, 5)]
+    alone = [generate(llama.model, [prompt], GREEDY)[0][0].ids for prompt in prompts]
+    seen = []
+    step = type(llama.model).step
+
+    def watched(ids, cache, **options):
+        seen.append(tuple(ids.shape))
+        return step(llama.model, ids, cache, **options)
+
+    monkeypatch.setattr(llama.model, "step", watched)
+    together = generate(llama.model, prompts, GREEDY)
+    assert [h.ids for [h] in together] == alone
+    assert seen[:4] == [(2, 17), (2, 5), (1, 2), (5, 1)]

@@ -2,8 +2,8 @@
 Q8_0, whose groups are of 32), or for all of them.
 
 A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
-multiplies stays a float to the caller; a compiled kernel does it if there is one, else, and for so many tokens that torch
-is faster all the same, the matrix is written out whole for the one product.
+multiplies stays a float to the caller; a compiled kernel does it if there is one, else, and for so many tokens that
+torch is faster all the same, the matrix is written out whole for the one product.
 """
 
 from __future__ import annotations

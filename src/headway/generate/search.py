@@ -12,10 +12,11 @@ from headway.generate.beam import beam_search
 from headway.generate.constrain import Grammar
 from headway.generate.coverage import Coverage
 from headway.generate.outputs import Hypothesis, OnToken
+from headway.generate.prompts import Model
 from headway.generate.reader import Reader
 from headway.generate.sample import sample
 from headway.generate.settings import GenerationSettings
-from headway.generate.start import Model, Prefixes, Sources, start
+from headway.generate.start import Prefixes, Sources, start
 from headway.preprocess.text import Tokenizer
 
 

@@ -1,47 +1,22 @@
-"""Room: generate. What a model must be able to do to write (step), and the batch of rows it is writing."""
+"""Room: generate. The batch of rows that a model is writing, and how it begins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.errors import InputError
+from headway.generate.prompts import Answers, Cache, Continues, Model, read
 from headway.generate.settings import GenerationSettings
-from headway.generate.speculate import Lookahead, exact, turns_by_length
+from headway.generate.speculate import Forgets, Lookahead, exact, turns_by_length
 from headway.generate.window import left_out, seen
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
-PART = 512  # tokens of a prompt that are read at once
-
-
-class Cache(Protocol):
-    def select(self, rows: Tensor) -> None: ...
-
-
-class Model(Protocol):
-    config: Any
-    training: bool
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-
-    def step(self, ids: Tensor, cache: Any, *, mask: Tensor | None = None) -> Tensor: ...
-
-
-@runtime_checkable
-class Continues(Protocol):
-    """Writes on from a prompt."""
-
-    def new_cache(self, *, capacity: int = 0) -> Cache: ...
-
-
-@runtime_checkable
-class Answers(Protocol):
-    """Reads a source first."""
-
-    def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> Cache: ...
+SHARED = 16  # tokens that all prompts begin with: worth reading once
 
 
 class Prefixes(Protocol):
@@ -79,7 +54,8 @@ class Batch:
         if window is not None and max(self.lengths) > window:
             self._read_again()
         else:
-            self.logits = read(model, ids[:, known:], cache, mask=mask)
+            rest = None if mask is None else mask[:, : ids.shape[1] - known]
+            self.logits = read(model, ids[:, known:], cache, mask=rest)
 
     def repeat(self, times: int) -> None:
         """Each row `times` times over, side by side, before anything is written."""
@@ -127,17 +103,6 @@ class Batch:
         self.logits = read(self.model, ids, self.cache, mask=mask)
 
 
-def read(model: Model, ids: Tensor, cache: Cache, *, mask: Tensor | None) -> Tensor:
-    """The scores after the last token (row, vocab). A long prompt is read part by part: what it takes beside its keys
-    and values does not grow with it."""
-    length = ids.shape[1]
-    part = length if length <= PART or turns_by_length(model) else PART
-    for begin in range(0, length, part):
-        here = slice(begin, begin + part)
-        logits = model.step(ids[:, here], cache, mask=None if mask is None else mask[:, here])
-    return logits.float()
-
-
 def start(
     model: Model,
     prompts: Sequence[Sequence[int]],
@@ -160,7 +125,11 @@ def start(
         assert isinstance(model, Answers)
         read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
         cache = model.start(read, mask=read_mask, capacity=capacity)
-    alone = len(prompts) == 1 and window is None
+    alone, known = len(prompts) == 1 and window is None, 0
+    if prefixes is not None and alone:
+        known = prefixes.recall(model, begun[0], cache)
+    elif sources is None and window is None and counts_positions(model, cache):
+        known = read_shared(model, begun, cache, device=device)
     guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)
     return Batch(
         model,
@@ -168,11 +137,31 @@ def start(
         ids=ids,
         mask=mask,
         prompt=ids.shape[1] - len(settings.prefix),
-        known=prefixes.recall(model, begun[0], cache) if prefixes is not None and alone else 0,
+        known=known,
         window=window,
         room=capacity if guesses else 0,
         grounds=sources[0] if alone and not isinstance(sources, Tensor | None) and shares_tokens(model) else (),
     )
+
+
+def read_shared(model: Model, rows: Sequence[Sequence[int]], cache: Cache, *, device: torch.device) -> int:
+    """Reads what all rows begin with once, for all of them; how many tokens that are. Each has at least one more, whose
+    scores are wanted."""
+    alike = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))
+    shared = min(sum(1 for _ in alike), min(map(len, rows)) - 1)
+    if len(rows) == 1 or shared < SHARED:
+        return 0
+    read(model, torch.tensor([rows[0][:shared]], device=device), cache, mask=None)
+    cache.select(torch.zeros(len(rows), dtype=torch.long, device=device))
+    return shared
+
+
+def counts_positions(model: Model, cache: Cache) -> bool:
+    """Whether a token is known by its position alone, not by its place in the cache, so that padding may lie between
+    tokens: behind what rows share, before what they do not."""
+    stack = getattr(model.config, "stack", None)
+    placed = stack is None or stack.score_bias is not None or stack.windows
+    return isinstance(cache, Forgets) and not placed and not turns_by_length(model)
 
 
 def shares_tokens(model: Model) -> bool:

@@ -5,6 +5,8 @@ Buffers are allocated ahead and grow by doubling, so a step writes one column in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -65,6 +67,17 @@ class LayerCache:
         torch.index_select(buffer[:, :, : self.length], 0, rows, out=out[:, :, : self.length])
         return out
 
+    def join(self, parts: Sequence[tuple[Tensor, LayerCache]], *, batch: int, length: int) -> None:
+        """Takes what others hold for some rows each, ended at `length` alike; before it there is nothing."""
+        like = parts[0][1]
+        room = max(length, self._room)
+        self._keys = like.keys.new_zeros(batch, like.keys.shape[1], room, like.keys.shape[3])
+        self._values = like.values.new_zeros(batch, like.values.shape[1], room, like.values.shape[3])
+        for rows, part in parts:
+            self._keys[rows, :, length - part.length : length] = part.keys
+            self._values[rows, :, length - part.length : length] = part.values
+        self.length = length
+
     def truncate(self, length: int) -> None:
         self.length = min(self.length, length)
 
@@ -93,6 +106,14 @@ class KeyValueCache:
         fresh = mask.bool() if mask is not None else torch.ones(batch, new, dtype=torch.bool, device=device)
         self.mask = torch.cat([past, fresh], dim=1)
         return self.mask
+
+    def join(self, parts: Sequence[tuple[Tensor, KeyValueCache]], mask: Tensor) -> None:
+        """Takes what others hold for some rows each: prompts that were read apart, padded on the left by `mask` (batch,
+        length)."""
+        batch, length = mask.shape
+        for number, layer in enumerate(self.layers):
+            layer.join([(rows, part.layers[number]) for rows, part in parts], batch=batch, length=length)
+        self.mask = mask
 
     def select(self, rows: Tensor) -> None:
         """Keeps and reorders batch rows. Beams that change places within one request read the same source, so what was

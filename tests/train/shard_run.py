@@ -16,7 +16,8 @@ from torture.lives import FaultySource
 
 from headway.data.batch import Loss
 from headway.errors import TrainingError
-from headway.train import loop, shard  # noqa: F401 - the second for the ranks
+from headway.train import loop
+from headway.train.shard import Shards  # noqa: F401 - for the ranks, as well
 from headway.train.state import states
 from headway.train.world import join
 
@@ -98,11 +99,9 @@ def faults(rank: int) -> None:
             assert said[0] == said[1] and said[0].startswith("step 3:") and f"toy.tsv:{bad + 1}" in said[0], said
             assert "first seen at: the loss itself;" in said[0] and f"{folder}/training/autopsy-3`" in said[0], said
             assert [path.name for path in states(folder / "training")] == ["state-2", "state-1"]
-        source, options = (
-            FaultySource({(0, bad): 1e36}),
-            {"shard": shard, "precision": "fp16", "loss": multiplied, "steps": 4},
-        )
-        result = toy.toy_fit(FOLDER / f"large-{shard}", model=toy.ToyModel(dropout=0.0), source=source, **options)
+        source, options = FaultySource({(0, bad): 1e36}), {"shard": shard, "precision": "fp16", "steps": 4}
+        model = toy.ToyModel(dropout=0.0)
+        result = toy.toy_fit(FOLDER / f"large-{shard}", model=model, source=source, loss=multiplied, **options)
         skipped = [entry["step"] for entry in result.history if entry.get("skipped")]
         assert 3 in skipped and len(skipped) < 4 and world.gather(skipped) == [skipped] * 2, skipped
 

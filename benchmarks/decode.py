@@ -1,5 +1,5 @@
-"""Greedy writing beside transformers and llama.cpp (f32 and Q8_0): the same 134M weights of LLaMA's shape, in turn, two
-threads for all. One prompt, and eight of different lengths in one batch.
+"""Greedy writing beside transformers, llama.cpp (f32 and Q8_0) and CTranslate2 (int8): the same 134M weights of LLaMA's
+shape, in turn, two threads for all. One prompt, and eight of different lengths in one batch.
 
     python -m benchmarks.decode [--new 128] [--batch 8]
 
@@ -9,10 +9,8 @@ Each line says how much of the measured memory bandwidth the weights alone take,
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import statistics
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ import torch
 import transformers
 
 import headway
-from benchmarks.models import VOCAB, llama_134m
-from benchmarks.peers import llama_cpp, write_gguf
-from benchmarks.timing import interleaved, use_threads
+from benchmarks.models import VOCAB, llama_134m, written
+from benchmarks.peers import ctranslate2_peers, llama_cpp_peers, word
+from benchmarks.timing import interleaved
 from headway.engine import prepare, release
 from headway.engine.measure import memory_speed, step_bytes
 from headway.generate import GenerationSettings, generate
@@ -45,12 +43,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="prompts of different lengths, in the second table")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    use_threads()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        reference = llama_134m(folder)
+    with written(llama_134m) as (folder, reference):
         ours = models(folder)
-        peers = llama_peers(reference, folder, context=options.prompt + options.new)
         noise = torch.Generator().manual_seed(0)
         lengths = [options.prompt * (1 + i) for i in range(options.batch)]
         one, many = ([torch.randint(1, VOCAB, (n,), generator=noise).tolist() for n in some]
@@ -59,7 +53,8 @@ def main() -> None:
         print(f"one prompt of {options.prompt} tokens, {options.new} written; memory {speed / 1e9:.1f} GB/s, "
               f"{torch.get_num_threads()} threads")  # fmt: skip
         jobs: dict[str, Callable[[], object]] = {"transformers": lambda: they_write(reference, one, options.new)}
-        jobs |= {name: lambda p=peer: llama_writes(p, one[0], options.new) for name, peer in peers.items()}
+        cpp = llama_cpp_peers(reference, folder, context=options.prompt + options.new)
+        jobs |= {name: lambda p=peer: llama_cpp_writes(p, one[0], options.new) for name, peer in cpp.items()}
         jobs |= {name: lambda m=model: we_write(m, one, options.new) for name, model in ours.items()}
         times = interleaved(jobs, repeats=options.repeats, warmup=1)
         for name, seconds in times.items():
@@ -68,15 +63,33 @@ def main() -> None:
         print(f"\n{options.batch} prompts of {lengths[0]} to {lengths[-1]} tokens, {options.new} written for each")
         jobs = {"transformers": lambda: they_write(reference, many, options.new)}
         jobs |= {n: lambda m=ours[n]: we_write(m, many, options.new) for n in (PLAIN, ENGINE, INT8)}
-        together = interleaved(jobs, repeats=max(1, options.repeats // 2), warmup=1)
+        together = interleaved(jobs, repeats=options.repeats, warmup=1)
         for name, seconds in together.items():
             report(name, seconds, tokens=options.new * options.batch)
+        last = beside_ctranslate2(reference, folder, ours[INT8], one, options.new, repeats=options.repeats)
     ratios = [f"{mine} / {peer} {min(times[peer]) / min(times[mine]):.2f}" for peer, mine in AGAINST if peer in times]
     ratios += [
         f"batch {mine} / transformers {min(together['transformers']) / min(together[mine]):.2f}"
         for mine in (ENGINE, INT8)
     ]
+    ratios += [f"{INT8} / {peer} {min(last[peer]) / min(last[INT8]):.2f}" for peer in last if peer != INT8]
     print("ratio " + ", ".join(ratios))
+
+
+def beside_ctranslate2(
+    reference: transformers.LlamaForCausalLM, folder: Path, model: Any, prompts: list[list[int]], new: int, repeats: int
+) -> dict[str, list[float]]:
+    """By itself and last: once its threads are there, everybody else in the process is slower."""
+    peers = ctranslate2_peers(reference, folder, "CTranslate2 int8")
+    if not peers:
+        return {}
+    print("\none prompt again, beside CTranslate2")
+    jobs: dict[str, Callable[[], object]] = {INT8: lambda: we_write(model, prompts, new)}
+    jobs |= {name: lambda p=peer: ctranslate2_writes(p, prompts, new) for name, peer in peers.items()}
+    times = interleaved(jobs, repeats=repeats, warmup=1)
+    for name, seconds in times.items():
+        report(name, seconds, tokens=new)
+    return times
 
 
 def models(folder: Path) -> dict[str, Any]:
@@ -86,17 +99,6 @@ def models(folder: Path) -> dict[str, Any]:
     prepare(made[HALF], "bf16")
     prepare(made[INT8], "int8")
     return made
-
-
-def llama_peers(reference: transformers.LlamaForCausalLM, folder: Path, *, context: int) -> dict[str, Any]:
-    if not (importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("gguf")):
-        return {}
-    peers = {}
-    for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
-        path = folder / f"{quantised}.gguf"
-        write_gguf(reference, path, quantised=quantised)
-        peers[name] = llama_cpp(path, context=context + 8, threads=torch.get_num_threads())
-    return peers
 
 
 def we_write(model: Any, prompts: list[list[int]], new: int) -> None:
@@ -110,10 +112,16 @@ def they_write(model: transformers.LlamaForCausalLM, prompts: list[list[int]], n
     model.generate(ids, attention_mask=mask, max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0)
 
 
-def llama_writes(peer: Any, prompt: list[int], new: int) -> None:
+def llama_cpp_writes(peer: Any, prompt: list[int], new: int) -> None:
     peer.reset()
     for _ in itertools.islice(peer.generate(prompt, temp=0.0), new):
         pass
+
+
+def ctranslate2_writes(peer: Any, prompts: list[list[int]], new: int) -> None:
+    words = [[word(token) for token in prompt] for prompt in prompts]
+    found = peer.generate_batch(words, max_length=new, min_length=new, sampling_topk=1, include_prompt_in_result=False)
+    assert all(len(answer.sequences_ids[0]) == new for answer in found)
 
 
 def report(name: str, seconds: list[float], *, tokens: int, share: float | None = None) -> None:

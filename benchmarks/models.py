@@ -3,11 +3,18 @@ the weights say makes no difference to how long they take."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import transformers
 
+from benchmarks.timing import use_threads
+
+Made = TypeVar("Made", bound=transformers.PreTrainedModel)
 VOCAB = 32000
 LLAMA_134M = {
     "hidden_size": 768,
@@ -35,6 +42,14 @@ MARIAN_61M = {
     "forced_eos_token_id": None,
     "scale_embedding": True,
 }
+
+
+@contextmanager
+def written(make: Callable[[Path], Made]) -> Iterator[tuple[Path, Made]]:
+    """(folder, model): what a comparison begins with. The folder is gone afterwards."""
+    use_threads()
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made), make(Path(made))
 
 
 def llama_134m(folder: Path) -> transformers.LlamaForCausalLM:

@@ -1,12 +1,18 @@
-"""The same weights in the peers' own formats: GGUF for llama.cpp, a spec for CTranslate2."""
+"""The same weights in the peers' own formats, ready to run: GGUF for llama.cpp, a spec for CTranslate2. A peer that is
+not installed is left out, with a line that says so."""
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
+
+CTRANSLATE2 = {"CTranslate2 fp32": "float32", "CTranslate2 int8": "int8"}
 
 GGUF_BLOCK = {
     "attn_norm": "input_layernorm",
@@ -65,18 +71,32 @@ def _gguf_tensors(model: transformers.LlamaForCausalLM) -> dict[str, np.ndarray]
     return out
 
 
-def llama_cpp(path: Path, *, context: int, threads: int) -> Any:
-    import llama_cpp
+def installed(peer: str, *modules: str) -> bool:
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        print(f"{peer} is left out: {' and '.join(missing)} cannot be imported (make bench-peers installs it)")
+    return not missing
 
-    return llama_cpp.Llama(
-        str(path), n_ctx=context, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False
-    )
+
+def llama_cpp_peers(model: transformers.LlamaForCausalLM, folder: Path, *, context: int) -> dict[str, Any]:
+    if not installed("llama.cpp", "llama_cpp", "gguf"):
+        return {}
+    from llama_cpp import Llama
+
+    threads, peers = torch.get_num_threads(), {}
+    for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
+        path = folder / f"{name}.gguf"
+        write_gguf(model, path, quantised=quantised)
+        peers[name] = Llama(
+            str(path), n_ctx=context + 8, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False
+        )
+    return peers
 
 
 class _Words:
     """As much of a tokenizer as CTranslate2's converter asks for: token i is written "ti", the last one is padding."""
 
-    eos_token, unk_token, pad_token, bos_token = "t0", "t1", "<pad>", None
+    eos_token, unk_token, bos_token, pad_token = "t0", "t1", "t2", "<pad>"
 
     def __init__(self, vocab: int) -> None:
         self.vocab = vocab
@@ -89,17 +109,24 @@ def word(token: int) -> str:
     return f"t{token}"
 
 
-def write_ctranslate2(model: transformers.MarianMTModel, folder: Path, *, quantisation: str | None) -> None:
-    from ctranslate2.converters.transformers import MarianMTLoader
-
-    spec = MarianMTLoader()(model, _Words(model.config.vocab_size))
-    spec.validate()
-    spec.optimize(quantization=quantisation)
-    folder.mkdir()
-    spec.save(str(folder))
-
-
-def ctranslate2(folder: Path, *, kind: str, threads: int) -> Any:
+def ctranslate2_peers(model: transformers.PreTrainedModel, folder: Path, *names: str) -> dict[str, Any]:
+    """`names` of CTRANSLATE2: translators of a Marian, generators of a Llama."""
+    if not installed("CTranslate2", "ctranslate2"):
+        return {}
     import ctranslate2
+    from ctranslate2.converters.transformers import LlamaLoader, MarianMTLoader
 
-    return ctranslate2.Translator(str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads)
+    writes = isinstance(model, transformers.LlamaForCausalLM)
+    loader, kind = (LlamaLoader, ctranslate2.Generator) if writes else (MarianMTLoader, ctranslate2.Translator)
+    peers = {}
+    for name in names:
+        stored = CTRANSLATE2[name]
+        spec = loader()(copy.deepcopy(model), _Words(model.config.vocab_size))  # it takes what it is given apart
+        spec.validate()
+        spec.optimize(quantization=None if stored == "float32" else stored)
+        (folder / name).mkdir()
+        spec.save(str(folder / name))
+        peers[name] = kind(
+            str(folder / name), compute_type=stored, inter_threads=1, intra_threads=torch.get_num_threads()
+        )
+    return peers

@@ -7,18 +7,15 @@ same 134M weights of LLaMA's shape, interleaved, two threads for all.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import headway
-from benchmarks.models import VOCAB, llama_134m
-from benchmarks.peers import llama_cpp, write_gguf
-from benchmarks.timing import interleaved, row, use_threads
+from benchmarks.models import VOCAB, llama_134m, written
+from benchmarks.peers import llama_cpp_peers
+from benchmarks.timing import interleaved, row
 from headway.engine.measure import flop_speed, read_flops
 from headway.generate import GenerationSettings, generate
 
@@ -30,10 +27,7 @@ def main() -> None:
     parser.add_argument("--weights", help="of headway: int8, bf16, …; default: fp32")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    use_threads()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        reference = llama_134m(folder)
+    with written(llama_134m) as (folder, reference):
         ours = headway.load(folder, weights=options.weights)
         ids = torch.randint(VOCAB, (options.tokens,)).tolist()
         one = GenerationSettings(max_new_tokens=1)
@@ -41,12 +35,8 @@ def main() -> None:
             "transformers": lambda: reference(torch.tensor([ids]), logits_to_keep=1).logits.argmax(),
             "headway": lambda: generate(ours.model, [ids], one),  # type: ignore[arg-type]
         }
-        if importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("gguf"):
-            for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
-                path = folder / f"{quantised}.gguf"
-                write_gguf(reference, path, quantised=quantised)
-                peer = llama_cpp(path, context=options.tokens + 8, threads=torch.get_num_threads())
-                jobs[name] = lambda peer=peer: read(peer, ids)
+        peers = llama_cpp_peers(reference, folder, context=options.tokens)
+        jobs |= {name: lambda p=peer: read(p, ids) for name, peer in peers.items()}
         times = interleaved(jobs, repeats=options.repeats, warmup=1)
     ratios = []
     for name in jobs:

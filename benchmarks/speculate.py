@@ -1,16 +1,16 @@
-"""Writing what was read, with speculation and without, interleaved: the same 134M model of LLaMA's shape, whose answer
-is dictated, since random weights have nothing to say. Every step does all of the model's work; only then are its scores
-replaced by those of someone who copies the prompt and changes every so many words.
+"""Writing what was read, with speculation and without, interleaved. The model's answer is dictated, so that any weights
+will do: every step does all of the model's work; only then are its scores replaced by those of someone who copies the
+prompt and changes every so many words.
 
     python -m benchmarks.speculate [--model FOLDER]
 
-With a trained model's folder (stories15M), also that model going on from a text that says itself again, undictated.
+On a 134M model of LLaMA's shape, or on the model of a folder (stories15M), which then also goes on, undictated, from a
+text that says itself again.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 
 import headway
-from benchmarks.models import VOCAB, llama_134m
+from benchmarks.models import llama_134m, written
 from benchmarks.timing import interleaved, row, use_threads
 from headway.generate import GenerationSettings, generate
 
-PROMPT, NEW = 256, 192
+ROOM = 448  # tokens of prompt and answer, if the model has room for so many
+AHEAD = 16  # guesses may reach past the end
 EDITS = {"repeat": 0, "edit every 24th token": 24, "edit every 8th token": 8, "nothing to copy": 1}
+STORY = "Once upon a time, there was a little girl named Lily. She loved her red ball."
 
 
 class Dictated:
@@ -44,12 +46,11 @@ class Dictated:
         return logits.fill_(-1.0).scatter_(-1, said.view(*logits.shape[:-1], 1), 1.0)
 
 
-def answer_to(prompt: list[int], every: int) -> list[int]:
+def answer_to(prompt: list[int], every: int, vocab: int) -> list[int]:
     torch.manual_seed(every)
-    others = torch.randint(VOCAB, (NEW + 16,)).tolist()  # guesses may reach past the end
-    copied = prompt[: NEW + 16]
-    changed = [bool(every) and not (i + 1) % every for i in range(len(copied))]
-    return [b if change else a for a, b, change in zip(copied, others, changed, strict=True)]
+    others = torch.randint(vocab, (len(prompt),)).tolist()
+    changed = [bool(every) and not (i + 1) % every for i in range(len(prompt))]
+    return [b if change else a for a, b, change in zip(prompt, others, changed, strict=True)]
 
 
 @torch.no_grad()
@@ -59,23 +60,28 @@ def main() -> None:
     parser.add_argument("--weights", help="int8, …; default: fp32")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    use_threads()
-    with tempfile.TemporaryDirectory() as folder:
-        llama_134m(Path(folder))
-        model = headway.load(folder, weights=options.weights).model
-        ratios = {}
-        torch.manual_seed(0)
-        prompt = torch.randint(VOCAB, (PROMPT,)).tolist()
-        for label, every in EDITS.items():
-            told = Dictated(model, answer_to(prompt, every), PROMPT)
-            ratios[label] = compare(label, told, prompt, NEW, options.repeats)
-    if options.model is not None:
+    if options.model is None:
+        with written(llama_134m) as (folder, _):
+            bundle = headway.load(folder, weights=options.weights)
+    else:
+        use_threads()
         bundle = headway.load(options.model, weights=options.weights)
-        assert bundle.tokenizer is not None
-        story = bundle.tokenizer.encode("Once upon a time, there was a little girl named Lily. She loved her red ball.")
-        compare(f"{options.model.name}, a text again", bundle.model, story * 3 + story[:6], 64, options.repeats)
-    print(f"ratio repeat {ratios['repeat']:.2f} edit {ratios['edit every 24th token']:.2f} "
-          f"nothing to copy {ratios['nothing to copy']:.2f}")  # fmt: skip
+    ratios = dictated(bundle.model, options.repeats)
+    if bundle.tokenizer is not None:
+        story = bundle.tokenizer.encode(STORY)
+        ratios["its own words"] = compare("its own words", bundle.model, story * 3 + story[:6], 64, options.repeats)
+    print(f"ratio {', '.join(f'{label} {ratio:.2f}' for label, ratio in ratios.items())}")
+
+
+def dictated(model: Any, repeats: int) -> dict[str, float]:
+    vocab = model.config.embedding.vocab
+    read = (min(ROOM, model.config.context or ROOM) + AHEAD) // 2
+    torch.manual_seed(0)
+    prompt = torch.randint(vocab, (read,)).tolist()
+    return {
+        label: compare(label, Dictated(model, answer_to(prompt, every, vocab), read), prompt, read - AHEAD, repeats)
+        for label, every in EDITS.items()
+    }
 
 
 def compare(label: str, model: Any, prompt: list[int], new: int, repeats: int) -> float:

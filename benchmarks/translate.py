@@ -7,24 +7,20 @@ and transformers: the same weights, 30 tokens in and 40 out, one sentence greedi
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
 import headway
-from benchmarks.models import VOCAB, marian_61m
-from benchmarks.peers import ctranslate2, word, write_ctranslate2
-from benchmarks.timing import interleaved, row, use_threads
+from benchmarks.models import VOCAB, marian_61m, written
+from benchmarks.peers import CTRANSLATE2, ctranslate2_peers, word
+from benchmarks.timing import interleaved, row
 from headway.generate import GenerationSettings, generate
 
 SOURCE, TARGET = 30, 40
 SETTINGS = {"batch 1, greedy": (1, 1), "batch 16, beam 4": (16, 4)}
-KINDS = {"CTranslate2 fp32": "float32", "CTranslate2 int8": "int8"}
 
 
 @torch.no_grad()
@@ -33,16 +29,9 @@ def main() -> None:
     parser.add_argument("--weights", help="of headway: int8, …; default: fp32")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    use_threads()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        reference = marian_61m(folder / "model")
-        ours = headway.load(folder / "model", weights=options.weights).model
-        peers = {}
-        if importlib.util.find_spec("ctranslate2"):
-            for name, kind in KINDS.items():
-                write_ctranslate2(reference, folder / kind, quantisation=None if kind == "float32" else kind)
-                peers[name] = ctranslate2(folder / kind, kind=kind, threads=torch.get_num_threads())
+    with written(marian_61m) as (folder, reference):
+        ours = headway.load(folder, weights=options.weights).model
+        peers = ctranslate2_peers(reference, folder, *CTRANSLATE2)
         ratios = []
         for label, (batch, beams) in SETTINGS.items():
             torch.manual_seed(0)

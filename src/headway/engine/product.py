@@ -1,5 +1,5 @@
-"""Room: engine. One stored matrix times many tokens, compiled: an encoder's layers, and the reading of a prompt. From how
-many tokens on torch is faster is found by trying both, not by belief."""
+"""Room: engine. One stored matrix times many tokens, compiled: an encoder's layers, and the reading of a prompt. From
+how many tokens on torch is faster is found by trying both, not by belief."""
 
 from __future__ import annotations
 

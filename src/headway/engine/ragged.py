@@ -1,7 +1,7 @@
 """Room: engine. Texts of different lengths without padding: laid end to end in one row, each seeing only itself.
 
 Every layer touches real tokens only. Texts of one length lie side by side, so that attention takes them as a batch; a
-row is kept so short that what passes between layers stays near the processor.
+row has enough of them to keep the matrix products busy, and no more than memory is easily had for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headway.models.encoder import Encoder
 
-BUDGET = 1024  # tokens a row
+BUDGET = 4096  # tokens a row
 
 
 @torch.no_grad()

@@ -150,6 +150,8 @@ class Bundle:
         """The task's answer to one input, or to a list of them."""
         if self.task is None:
             raise InputError("this model was not trained for a task here; use logits() or embed(), or train it for one")
+        if self.task.speaks:
+            options = {"prefixes": self.prefixes, **options}
         if isinstance(inputs, list):
             return self.task.answer(self.model, inputs, **options)
         return self.task.answer(self.model, [inputs], **options)[0]

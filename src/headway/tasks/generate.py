@@ -22,7 +22,7 @@ from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks.share import shared
 from headway.tasks.task import Example, Task, Walk, device_of, ids_array
-from headway.tasks.writing import settings_of, write
+from headway.tasks.writing import APART, settings_of, write
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Generate(Task):
         """The continuation of each text, sampled unless beams are asked for. Unless told how much to write, as much as
         still fits, up to 100 tokens (500 where a constraint says when it is enough)."""
         assert isinstance(model, Decoder)
-        heard = {name: options.pop(name) for name in ("on_text", "details") if name in options}
+        apart = {name: options.pop(name) for name in APART if name in options}
         prompts = [self.prompt(text) for text in inputs]
         most = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window":
@@ -99,7 +99,7 @@ class Generate(Task):
         if self.tokenizer.eos_id is not None:
             defaults["eos_ids"] = (self.tokenizer.eos_id,)
         settings = settings_of({**defaults, **options}, self.tokenizer)
-        return write(model, prompts, settings, tokenizer=self.tokenizer, **heard)
+        return write(model, prompts, settings, tokenizer=self.tokenizer, **apart)
 
     def prompt(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, special=self.wrapped)

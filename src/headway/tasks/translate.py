@@ -22,7 +22,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.share import shared
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, ids_array, mask_of, only, pad
-from headway.tasks.writing import settings_of, write
+from headway.tasks.writing import APART, settings_of, write
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Translate(Task):
     def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """Beam search, unless sampling is asked for; texts of similar length share a batch, and the answers come in the
         order of the texts."""
-        heard = {name: options.pop(name) for name in ("on_text", "details") if name in options}
+        apart = {name: options.pop(name) for name in APART if name in options}
         defaults = {
             "max_new_tokens": self.target_limit,
             "beams": 1 if options.get("temperature") else max(self.beams, options.get("n", 1)),
@@ -137,7 +137,7 @@ class Translate(Task):
                 replace(settings, seed=seeds),
                 tokenizer=self.tokenizer,
                 sources=[sources[i] for i in chunk],
-                **heard,
+                **apart,
             )
 
         out: list[Any] = [None] * len(sources)

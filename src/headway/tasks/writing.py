@@ -11,9 +11,10 @@ from torch import nn
 from headway.errors import ConfigError
 from headway.generate import GenerationSettings, Hypothesis, Token
 from headway.generate import generate as search
-from headway.generate.start import Sources
+from headway.generate.start import Prefixes, Sources
 from headway.preprocess.text import Tokenizer
 
+APART = ("on_text", "details", "prefixes")  # options that are not settings
 SETTINGS = {f.name for f in dataclasses.fields(GenerationSettings)}
 
 
@@ -37,16 +38,26 @@ def write(
     sources: Sources | None = None,
     on_text: Any = None,
     details: bool = False,
+    prefixes: Prefixes | None = None,
 ) -> list[Any]:
     """A text for each prompt, or a list of them when several are asked for; with `details`, what is known of each.
-    `on_text` hears the first answer to the first prompt as it is written, or as a whole when beams choose it."""
+    `on_text` hears the first answer to the first prompt as it is written, or as a whole when beams choose it;
+    `prefixes` remember what a single prompt began with."""
 
     def hear(token: Token) -> None:
         if token.request == 0 and token.sample == 0:
             on_text(token.text)
 
     heard = hear if on_text is not None and settings.beams == 1 else None
-    found = search(cast(Any, model), prompts, settings, sources=sources, tokenizer=tokenizer, on_token=heard)
+    found = search(
+        cast(Any, model),
+        prompts,
+        settings,
+        sources=sources,
+        tokenizer=tokenizer,
+        on_token=heard,
+        prefixes=prefixes,
+    )
     if on_text is not None and heard is None:
         on_text(found[0][0].text)
     told = [[told_of(each, tokenizer) if details else each.text for each in answers] for answers in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import resource
 import sys
 import time
@@ -141,6 +142,7 @@ def run_plan(
     run, begins by opening it there, so that all of them begin alike."""
     settings, data = plan.settings(), open_data(plan)
     world = join(pick_device(settings.device))
+    resume = world.share(resume or started_again(folder))
     if say is None or not world.main:
         say = _silent
     if not resume:
@@ -186,6 +188,11 @@ def run_plan(
         memory = peak_memory() / 2**30
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
     return Trained(bundle, result, scores, folder)
+
+
+def started_again(folder: Path) -> bool:
+    """Whether torchrun has started this process anew after another one's death, and a run is there to go on with."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and (folder / "training" / PLAN).exists()
 
 
 def lay_out(plan: Plan, folder: Path, data: DataSet, *, say: Say) -> None:

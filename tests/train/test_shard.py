@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, TrainingError
 from headway.train.settings import Settings
 from headway.train.state import load_state, states
+from headway.train.world import World
 
 HERE = Path(__file__).parent
 toy = SimpleNamespace(**runpy.run_path(str(HERE / "toy_run.py")))
@@ -74,6 +75,15 @@ def test_shards_equal_one_process(tmp_path):
     log = [json.loads(line) for line in (tmp_path / "changing" / "training" / "metrics.jsonl").read_text().splitlines()]
     assert course(log) == pytest.approx(course(expected.history), abs=TOLERANCE)
     assert len([entry for entry in log if "every example still comes once" in entry.get("warning", "")]) == 2
+
+
+def test_a_rank_stops_for_the_loss_of_another(tmp_path, monkeypatch):
+    """The control of what two ranks show: the sum over the ranks stops a run whose own numbers are finite."""
+    toy.toy_fit(tmp_path / "own", steps=1)
+    agree = World.sum  # of one number, which is the loss, or of several
+    monkeypatch.setattr(World, "sum", lambda self, *own: [float("inf")] if len(own) == 1 else agree(self, *own))
+    with pytest.raises(TrainingError, match=r"step 1: .* first seen at: no module when run again"):
+        toy.toy_fit(tmp_path / "other", steps=1)
 
 
 def test_an_unknown_way_to_shard_is_refused():

@@ -68,7 +68,13 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
         block = max(2, BLOCK // w_row // 2 * 2)
         for first in range(begin, end, block):
             last = min(end, first + block)
-            for token in range(0, together, 4):
+            soon = 8 if 8 <= tokens < 16 else 0  # so few wait for the memory: the next row comes meanwhile
+            for row in range(first, last if soon else first):
+                at, scales = w + row * w_row, scale + row * s_row
+                for token in range(0, soon, 4):
+                    here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
+                    four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+            for token in range(soon, together, 4):
                 here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
                 pairs = first + (last - first) // 2 * 2 if token else first
                 for row in range(first, pairs, 2):

@@ -157,5 +157,5 @@ def join(device: torch.device) -> World:
         atexit.register(dist.destroy_process_group)
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return World()
-    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))  # an evaluation by the first rank may take long
+    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))  # what the first rank does alone may take long
     return World(rank=dist.get_rank(), size=dist.get_world_size(), group=group)

@@ -1,6 +1,7 @@
 """Search: each answer is the same alone as in any company (TRUST 38), and the same with a memory as without (41); what
 comes later changes nothing before it (40)."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from support.searches import GREEDY, MODES, PROMPTS, SOURCES, Recomputed, ids_of
 from support.writers import READERS, WRITERS
 
+from headway.engine import release
 from headway.generate import generate
 
 DECODERS = [name for name in WRITERS if name not in READERS]
@@ -63,10 +65,14 @@ def test_trust_41_cached_is_recomputed(request, family, mode):
     assert ids_of(generate(model, PROMPTS, MODES[mode])) == ids_of(generate(Recomputed(model), PROMPTS, MODES[mode]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "double"])
 @pytest.mark.parametrize("family", DECODERS)
-def test_trust_41_logits_are_those_of_one_reading(pair_of, family):
-    """Step by step, in chunks, with padding left and right, in a batch and alone: to 1e-5 of the largest score."""
+def test_trust_41_logits_are_those_of_one_reading(pair_of, family, dtype):
+    """Step by step, in chunks, with padding left and right, in a batch and alone: in float32 to 1e-5 of the largest
+    score, which is about 8 in these models. What is left is rounding alone: in float64 it is gone."""
     model, length = pair_of(family).model, 12
+    if dtype == torch.float64:
+        model = release(copy.deepcopy(model)).double()
     ids = torch.randint(0, 40, (3, length))
     lengths = torch.tensor([12, 7, 4])[:, None]
     with torch.no_grad():
@@ -86,7 +92,7 @@ def test_trust_41_logits_are_those_of_one_reading(pair_of, family):
     for row, want in enumerate(alone):
         n = len(want)
         for got in (right[row, :n], left[row, length - n :], *(piece[row, length - n :] for piece in pieces)):
-            assert (got - want).abs().max() <= 1e-5 * want.abs().max()
+            assert (got - want).abs().max() <= (1e-5 if dtype == torch.float32 else 1e-13) * want.abs().max()
 
 
 @pytest.mark.parametrize("family", DECODERS)

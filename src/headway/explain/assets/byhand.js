@@ -36,19 +36,23 @@ function formulaOf(attention) {
   return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${added}) V`;
 }
 
-// All of it from this query's work: each part is made once, and shows the work of another query when told to.
+// All of it from this query's work: each part is made once, and shows the work again when told to, or only another key
+// where the work is not fresh.
 function byHand() {
   const looked = texts(current().keys);
   const parts = [threeVectors, oneProduct, everyKey, weightedSum].map((make) => make(looked));
+  let [known, work] = ["", null];
   const show = () => {
-    const work = attend(current(), chosen.head, chosen.query);
-    parts.forEach(([, each]) => each(work));
+    const wanted = [chosen.layer, chosen.head, chosen.query].join();
+    const fresh = wanted !== known;
+    if (fresh) [known, work] = [wanted, attend(current(), chosen.head, chosen.query)];
+    parts.forEach(([, each]) => each(work, fresh));
   };
   return [parts.flatMap(([nodes]) => nodes), show];
 }
 
 const recordedWeights = () => Array.from(weightsOf().of(chosen.query).values);
-const keyRow = (text, key, cells) => line(pressable(bdi(text)), cells, { onclick: () => choose({ key }) });
+const keyRow = (text, key, cells) => line(pressable(brief(text, 18)), cells, { onclick: () => choose({ key }) });
 
 function recordedCell(key) {
   return barCell(0, 1, "", () => [
@@ -100,7 +104,10 @@ function threeVectors(looked) {
       figure(name("v"), `the value of every token`, v, scales[2]),
     ),
   ];
-  const show = (work) => {
+  const show = (work, fresh) => {
+    k.chooseRow(chosen.key);
+    v.chooseRow(chosen.key);
+    if (!fresh) return;
     const { heads, kv_heads: few } = current();
     if (few < heads) shared.textContent = `; ${heads} query heads share ${few}, this one reads number ${work.shared}`;
     const own = tensor(current().q).of(chosen.head);
@@ -109,8 +116,6 @@ function threeVectors(looked) {
     q.show({ matrix: own.rows(chosen.query, 1), most: most[0] });
     k.show({ matrix: others[0], most: most[1] });
     v.show({ matrix: others[1], most: most[2] });
-    k.chooseRow(chosen.key);
-    v.chooseRow(chosen.key);
     scales.forEach((place, i) => place.replaceChildren(legend("signed", most[i])));
   };
   return [nodes, show];

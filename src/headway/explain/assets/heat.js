@@ -12,7 +12,7 @@ function heatMap(options) {
   const [cursor, mark] = ["cursor", "cursor chosen"].map((name) => el("div", { class: name, hidden: true }));
   const side = (name, labels) => {
     if (!labels || cell < SMALLEST_LABEL) return null;
-    const texts = labels.map((text) => bdi(text));
+    const texts = labels.map((text) => brief(text, name === "rows" ? 18 : 14));
     return el("div", { class: name, "aria-hidden": "true" }, texts);
   };
   const lines = ([row, column]) => {

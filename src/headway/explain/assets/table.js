@@ -15,7 +15,7 @@ const cell = (text, lines) => describe(el("td", { class: "n", "data-walk": "1", 
 // A number with its bar; `show` gives it another number, in place.
 function barCell(value, most, text, lines) {
   const [shown, bar] = [el("span", { class: "n" }), el("span", { class: "bar" })];
-  const node = describe(el("td", { "data-walk": "1" }, shown, bar), lines);
+  const node = describe(el("td", { class: "barred", "data-walk": "1" }, shown, bar), lines);
   node.show = (next, limit, words) => {
     shown.textContent = words;
     bar.style.setProperty("--size", Math.min(1, Math.abs(next) / (limit || 1)));

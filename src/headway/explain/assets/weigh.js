@@ -40,12 +40,13 @@ function everyKey(looked) {
     ),
     table(columns, rows, { id: "every-key", class: "sums tight" }),
   ];
-  const show = (next) => {
+  const show = (next, fresh) => {
+    select(chosen.key);
+    if (!fresh) return;
     work = next;
     const most = Object.fromEntries(["score", "scaled", "bias"].map((name) => [name, largestSize(work[name] ?? [])]));
     const kept = recordedWeights();
     rows.forEach((row) => row.show(most, kept));
-    select(chosen.key);
   };
   return [nodes, show];
 }
@@ -55,7 +56,8 @@ const TOP = 8; // keys whose part of the sum is shown; the rest are one row
 function weightedSum(looked) {
   const place = el("div", { class: "stacked" });
   const check = el("p", { class: "check", id: "check" });
-  const show = (work) => {
+  const show = (work, fresh) => {
+    if (!fresh) return;
     const attention = current();
     const v = tensor(attention.v).of(work.shared);
     const z = Array.from(work.z);

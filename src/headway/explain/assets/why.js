@@ -6,11 +6,11 @@ function lens() {
   const name = Object.keys(story.sequences).findLast((each) => tokensOf(each).length === count);
   const titles = whole
     ? story.lens[0].rows[0].map((_, i) => ["best", "second", "third"][i])
-    : range(count).map((i) => (name ? bdi(texts(name)[i]) : String(i)));
+    : range(count).map((i) => (name ? brief(texts(name)[i], 12) : String(i)));
   const place = (layer) => (layer < 0 ? "embedding" : `layer ${layer}`);
   const odds = (guess) => `${visible(guess.text)}  ${percent(guess.probability)}`;
   const guessed = (guesses, text, tell) => {
-    const node = el("td", { "data-walk": "1" }, text && word(text));
+    const node = el("td", { "data-walk": "1" }, text && brief(visible(text), whole ? 24 : 12));
     return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [tell, ...guesses.map(odds)]);
   };
   const rows = [...story.lens].reverse().map(({ layer, rows: tokens }) => {
@@ -21,6 +21,7 @@ function lens() {
     return line(place(layer), cells);
   });
   const shown = table(["after", ...titles], rows, { class: "lens", id: "lens" });
+  shown.classList.add("snug");
   const end = () => (shown.scrollLeft = shown.scrollWidth); // the last token is the one whose answer is open
   if (story.output?.kind === "next" && !story.sequences.target) requestAnimationFrame(end);
   return [heading(WORDS.lensTitle), ...prose(WORDS.lens), shown, legend("weight", 1, "probability")];

@@ -14,6 +14,7 @@ from torch import Tensor
 from headway.models.encoder import Encoder
 
 BUDGET = 4096  # tokens a row
+MASKED = 512  # where texts cannot be met one by one: scores between all of a row's tokens are worked out
 
 
 @torch.no_grad()
@@ -22,11 +23,12 @@ def encode_ragged(
     rows: Sequence[Sequence[int]],
     *,
     segments: Sequence[Sequence[int]] | None = None,
-    budget: int = BUDGET,
+    budget: int | None = None,
 ) -> Iterator[tuple[int, Tensor]]:
     """(which text, its hidden states (length, width)), the shortest first: as `encode` would give them one by one."""
-    device = next(model.parameters()).device
-    for group in by_length([len(row) for row in rows], budget=budget):
+    device, stack = next(model.parameters()).device, model.config.stack
+    most = budget or (BUDGET if stack.score_bias is None and not stack.windows else MASKED)
+    for group in by_length([len(row) for row in rows], budget=most):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)
         lengths = tuple(len(rows[i]) for i in group)

@@ -48,7 +48,8 @@ def asked_twice(random: Random, folder: Path) -> Trial:
     life = Life(folder, slow=0.01, **settings)
     life.reach(random.randint(3, 20))
     life.kill()
-    life = Life(folder, slow=LONG, **settings)
+    # what is started in the background of a script ignores Ctrl-C; this is to be as on a terminal
+    life = Life(folder, first=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), slow=LONG, **settings)
     life.reach(intact(folder) + 1)  # and is busy for a long time, in which it cannot come to an orderly end
     began = time.monotonic()
     while life.process.is_alive() and time.monotonic() - began < LONG:

@@ -22,8 +22,8 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def shortened(line: str, page: str) -> str:
-    """The README's trainings run as written, for its outputs are shown; those of other pages only begin, on little data,
-    and what has learned nothing yet writes little."""
+    """The README's trainings run as written, for its outputs are shown; those of other pages only begin, on little
+    data, and what has learned nothing yet writes little."""
     if page == "README.md":
         return line
     little = " --set target_limit=8" if re.match(r"headway train (translate|summarize)", line) else ""

@@ -78,7 +78,8 @@ def test_worked_examples(tmp_path: Path) -> None:
         page = tmp_path / f"{name}.html"
         run("--example", name, "-o", page)
         assert page.stat().st_size > 10_000
-    assert "26.05" in (tmp_path / "chasing.html").read_text() and "-4.5" in (tmp_path / "chasing.html").read_text()
+    chasing = (tmp_path / "chasing.html").read_text(encoding="utf-8")
+    assert "26.05" in chasing and "−4.5" in chasing
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Prints, for each case of a JSON list, the bytes of a training's tensors at its fullest moment, by PyTorch's own count
 of what is allocated and freed. What the C library holds beside them is not in it."""
 
+import gc
 import json
 import sys
 import tempfile
@@ -44,6 +45,7 @@ def fullest(profile: torch.profiler.profile) -> int:
 def train(*, width: int, layers: int, vocab: int, rows: int, length: int, **settings: object) -> int:
     options = Settings(**{"steps": 3, "save_every": 0, "eval_every": 0, "device": "cpu", **settings})
     activities = [torch.profiler.ProfilerActivity.CPU]
+    gc.collect()  # what the training before still held would be counted as freed by this one
     with (
         tempfile.TemporaryDirectory() as folder,
         torch.profiler.profile(activities=activities, profile_memory=True) as profile,

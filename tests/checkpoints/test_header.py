@@ -150,7 +150,7 @@ def test_a_hostile_header_takes_little_time(name: str, write_raw: Callable[..., 
         read_header(path)
     except CheckpointError as refusal:
         assert len(str(refusal)) < 1000
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 1
 
 
 PEAK_MEMORY = """

@@ -30,7 +30,7 @@ TIMED = """
       select.dispatchEvent(new Event("change"));
     };
     const hover = (n) => {
-      const canvas = document.querySelector(`#${section} canvas`);
+      const canvas = document.querySelector(`#${section} canvas`) ?? document.querySelector("canvas");
       const box = canvas.getBoundingClientRect();
       const at = { clientX: box.left + box.width * (0.1 + 0.08 * (n % 10)), clientY: box.top + box.height / 2 };
       canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, ...at }));

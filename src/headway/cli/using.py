@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,6 +14,9 @@ from headway.cli.app import app
 from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say
 from headway.cli.writing import writes
 from headway.errors import InputError
+
+if TYPE_CHECKING:
+    from headway.train.world import World
 
 T = TypeVar("T")
 
@@ -40,10 +43,15 @@ def evaluate(
     """Score MODEL on DATA with the field's own metrics."""
     from headway import jobs
     from headway.bundle import load
+    from headway.jobs.using import together
 
-    note_unfinished(model)
     options: dict[str, Any] = {"beams": beams} if beams else {}
-    scores = jobs.evaluate(load(model, weights=weights), data, **reading, **options)
+    with together() as world:
+        if world.main:
+            note_unfinished(model)
+        scores = jobs.evaluate(load(model, weights=weights), data, **reading, **options)
+    if not world.main:
+        return
     if as_json:
         say(json.dumps(scores))
     else:
@@ -77,10 +85,8 @@ def run(
     writing: dict[str, Any],
 ) -> None:
     """Use MODEL on inputs. What it writes is streamed; several inputs are answered in batches."""
-    from headway import jobs
-    from headway.bundle import load
+    from headway.jobs.using import together
 
-    note_unfinished(model)
     chosen = {
         "beams": beams,
         "length_penalty": length_penalty,
@@ -92,13 +98,27 @@ def run(
         "logprobs": logprobs or None,
     }
     options = {**writing, **{name: value for name, value in chosen.items() if value is not None}}
-    texts = list(inputs or [])
-    if file is not None:
-        texts += jobs.input_lines(file)
-    elif not texts:
-        if sys.stdin.isatty():
-            typer.echo("one input a line; Ctrl-D ends them", err=True)
-        texts = [line.rstrip("\n") for line in sys.stdin]
+    with together() as world:
+        answer_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=options)
+
+
+def answer_all(
+    model: str,
+    world: World,
+    *,
+    inputs: list[str],
+    file: Path | None,
+    weights: str | None,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    """By every process of `world`; the first one reads the inputs and says the answers."""
+    from headway import jobs
+    from headway.bundle import load
+
+    if world.main:
+        note_unfinished(model)
+    texts = world.share(world.first(lambda: inputs_of(inputs, file)))
     bundle = load(model, weights=weights)
     speaks = jobs.speaks(bundle)
     told_how = [name.replace("_", "-") for name in options if name != "n"]
@@ -106,20 +126,37 @@ def run(
         raise InputError(f"{model} answers without writing, so --{told_how[0]} means nothing to it; leave it out")
     if speaks:
         options["details"] = True
-    aloud = speaks and len(texts) == 1 and not as_json and not n
+    aloud = speaks and len(texts) == 1 and not as_json and "n" not in options
     if aloud:
         options["on_text"] = lambda text: print(text, end="", flush=True)
     misfits = 0
-    for given, answer in with_progress(jobs.run(bundle, texts, **options), len(texts)):
+    answers = jobs.run(bundle, texts, **options)
+    for given, answer in with_progress(answers, len(texts)) if world.main else answers:
         misfits += jobs.misfits(answer)
+        if not world.main:
+            continue
         if as_json:
             say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False))
         else:
             say("" if aloud else jobs.shown(answer))
-    if misfits:
+    if misfits and world.main:
         typer.echo(f"note: {misfits} of the answers do not fit the constraint: they ended before they were whole; "
                    "give them more room (--max-new-tokens)", err=True)  # fmt: skip
+    if misfits:
         raise typer.Exit(1)
+
+
+def inputs_of(given: list[str], file: Path | None) -> list[str]:
+    """Those of the command line and the file; without any, standard input's lines."""
+    from headway.jobs import input_lines
+
+    if file is not None:
+        return given + input_lines(file)
+    if given:
+        return given
+    if sys.stdin.isatty():
+        typer.echo("one input a line; Ctrl-D ends them", err=True)
+    return [line.rstrip("\n") for line in sys.stdin]
 
 
 def with_progress(items: Iterable[T], total: int) -> Iterator[T]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from headway.bundle import Bundle, load
 from headway.data.dataset import open_builtin, open_files
@@ -13,9 +16,21 @@ from headway.data.lines import lines
 from headway.errors import InputError
 from headway.jobs.plan import Paths, listed
 from headway.jobs.training import task_of
+from headway.tasks.share import among, at_once, shared
+from headway.tasks.task import batches
+from headway.train.world import World, join
 
 CHUNK = 64  # inputs answered together
 FEW = 6  # numbers of a long list that are shown
+
+
+@contextmanager
+def together() -> Iterator[World]:
+    """While inside, `evaluate` and `run` are spread over the processes that torchrun started, if it did: all of them
+    must come here, and all get the same answers."""
+    world = join(torch.device("cpu"))
+    with among(world):
+        yield world
 
 
 def evaluate(
@@ -43,10 +58,14 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
     ready = [task.parse(given) if isinstance(given, str) else given for given in inputs]
-    for start in range(0, len(ready), CHUNK):
-        part = ready[start : start + CHUNK]
+
+    def work(start: int) -> list[Any]:
         seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
-        yield from zip(part, task.answer(bundle.model, part, **{**options, **seed}), strict=True)
+        return task.answer(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
+
+    for starts in batches(range(0, len(ready), CHUNK), at_once()):
+        for start, answers in shared(starts, work):
+            yield from zip(ready[start : start + CHUNK], answers, strict=True)
 
 
 def speaks(bundle: Bundle) -> bool:

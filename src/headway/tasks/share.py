@@ -41,8 +41,17 @@ def among(ranks: Ranks) -> Iterator[None]:
         _ranks.reset(token)
 
 
+def at_once() -> int:
+    """How many parts are worked out side by side."""
+    ranks = _ranks.get()
+    return 1 if ranks is None else ranks.size
+
+
 def shared(parts: Sequence[Part], work: Callable[[Part], Found]) -> Iterator[tuple[Part, Found]]:
-    """Each part with what `work` makes of it, in order. What it makes is not on a device, so that it can be sent."""
+    """Each part with what `work` makes of it, in order. What it makes is not on a device, so that it can be sent.
+
+    A part is one rank's alone: what `work` itself shares is not spread.
+    """
     ranks = _ranks.get()
     if ranks is None or ranks.size == 1:
         for part in parts:
@@ -50,10 +59,13 @@ def shared(parts: Sequence[Part], work: Callable[[Part], Found]) -> Iterator[tup
         return
     own: list[Found] = []
     problem: HeadwayError | None = None
+    token = _ranks.set(None)
     try:
         own += [work(part) for part in parts[ranks.rank :: ranks.size]]
     except HeadwayError as error:
         problem = error
+    finally:
+        _ranks.reset(token)
     told = ranks.gather((own, problem and str(problem)))
     for _, reason in told:
         if reason is not None:

@@ -28,6 +28,10 @@ def attend(
     scores: int,  # room for `end` numbers
     out: int,  # (size)
 ) -> None:
+    if mask:  # padding at the beginning costs nothing
+        hidden = bytes_at(mask, end)
+        while begin < end and not hidden[begin]:
+            begin += 1
     weights, steps, row = floats(scores, end), size // WIDE, 4 * size
     query = floats(q, size)
     key = begin

@@ -17,6 +17,7 @@ from headway.engine.tiles import STEP
 
 FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # how a matrix is stored
 BLOCK = 128 * 1024  # bytes of weights that many tokens share before the next are read
+ROWS = 6  # a block has a multiple of them: tiles take one, two or three
 NO_NORM, LAYER_NORM, RMS_NORM = 0, 1, 2
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh")
 NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU, TANH = range(len(ACTIVATIONS))
@@ -56,7 +57,7 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
     """y[token, row] for the rows from `begin` to `end`; `y_row` bytes lie between the tokens of y. For int8, x holds
     the tokens rounded to 16 bits, and `factors` what gives them their size back. A block of rows comes from memory for
     the first tokens, and is near for the others."""
-    one, four, eight = family
+    one, four, few, near, few_rows, near_rows = family
 
     @fast
     def multiply(
@@ -65,22 +66,28 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
     ) -> None:  # fmt: skip
         w_row, x_row, s_row, steps = inputs * w_size, inputs * x_size, groups * 4, inputs // groups // step
         whole, together = steps * groups * step, tokens // 4 * 4
-        block = max(2, BLOCK // w_row // 2 * 2)
+        soon = 8 if 8 <= tokens < 16 else min(4, together)  # so few wait for the memory: the next rows come meanwhile
+        block = max(ROWS, BLOCK // w_row // ROWS * ROWS)
         for first in range(begin, end, block):
             last = min(end, first + block)
-            soon = 8 if 8 <= tokens < 16 else 0  # so few wait for the memory: the next row comes meanwhile
-            for row in range(first, last if soon else first):
+            several = first + (last - first) // few_rows * few_rows
+            for row in range(first, several, few_rows):
+                at, scales = w + row * w_row, scale + row * s_row
+                for token in range(0, soon, 4):
+                    here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
+                    few(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+            for row in range(several, last):
                 at, scales = w + row * w_row, scale + row * s_row
                 for token in range(0, soon, 4):
                     here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
                     four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+            several = first + (last - first) // near_rows * near_rows
             for token in range(soon, together, 4):
                 here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                pairs = first + (last - first) // 2 * 2 if token else first
-                for row in range(first, pairs, 2):
+                for row in range(first, several, near_rows):
                     at, scales = w + row * w_row, scale + row * s_row
-                    eight(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-                for row in range(pairs, last):
+                    near(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+                for row in range(several, last):
                     at, scales = w + row * w_row, scale + row * s_row
                     four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
             for token in range(together, tokens):

@@ -69,7 +69,7 @@ def repeat(
 
 
 def prefetch(builder: Builder, address: Value) -> None:
-    where = builder.inttoptr(builder.add(address, whole(AHEAD)), I8.as_pointer())
+    where = builder.inttoptr(address, I8.as_pointer())
     read, keep, data = (ir.Constant(I32, number) for number in (0, 3, 1))
     kind = ir.FunctionType(ir.VoidType(), [where.type, I32, I32, I32])
     builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), [where, read, keep, data])
@@ -85,10 +85,10 @@ def total(builder: Builder, value: Value) -> Value:
     return called(builder, f"llvm.vector.reduce.fadd.v{WIDE}f32", F32, [zero, value], fastmath=("fast",))
 
 
-def broadcast(builder: Builder, number: Value) -> Value:
-    kind = vector(number.type, WIDE)
+def broadcast(builder: Builder, number: Value, count: int = WIDE) -> Value:
+    kind = vector(number.type, count)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(I32, 0))
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, WIDE), [0] * WIDE))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, count), [0] * count))
 
 
 def shuffled(builder: Builder, a: Value, b: Value, order: Sequence[int]) -> Value:

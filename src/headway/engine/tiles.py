@@ -13,12 +13,13 @@ and writes float32 sums, out[token, row], in int8 times the factor of the token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
 
 from headway.engine.llvm import (
+    AHEAD,
     F32,
     I8,
     I16,
@@ -79,12 +80,13 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
 
             def several(turn: Value, sums: Sequence[Value]) -> list[Value]:
                 first = builder.mul(turn, whole(unroll))
-                fetch_lines(builder, weights, first, WIDE * size, unroll)
+                fetch_lines(builder, weights, first, WIDE * size, unroll, far)
                 sets = [sums[i : i + every] for i in range(0, len(sums), every)]
                 for i in range(unroll):
                     sets[i % len(sets)] = product(builder.add(first, whole(i)), sets[i % len(sets)])
                 return [value for some in sets for value in some]
 
+            far = whole(AHEAD) if rows == 1 else builder.mul(w_row, whole(rows))
             every = rows * tokens
             alone = min(unroll, max(1, WIDE // every))  # sums of the same that do not wait for each other
             zeros = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (every * alone)
@@ -132,7 +134,7 @@ def int8_tile(*, rows: int, tokens: int, unroll: int, known: int = 0) -> Any:
 
             def several(first: Value, some: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
                 if unroll > 1:
-                    fetch_lines(builder, some, first, STEP, count)
+                    fetch_lines(builder, some, first, STEP, count, whole(AHEAD))
                 for i in range(count):
                     sums = product(builder.add(first, whole(i)), some, sums)
                 return sums
@@ -178,11 +180,11 @@ def int8_tile(*, rows: int, tokens: int, unroll: int, known: int = 0) -> Any:
     return tile
 
 
-def fetch_lines(builder: Builder, rows: Sequence[Value], first: Value, step: int, steps: int) -> None:
-    """Asks for the memory that the next turns will read."""
+def fetch_lines(builder: Builder, rows: Sequence[Value], first: Value, step: int, steps: int, far: Value) -> None:
+    """Asks for the memory that is read later: so many bytes on, or in the next rows."""
     if step * steps >= LINE:
         for row in rows:
-            here = builder.add(row, builder.mul(first, whole(step)))
+            here = builder.add(builder.add(row, far), builder.mul(first, whole(step)))
             for line in range(0, step * steps, LINE):
                 prefetch(builder, builder.add(here, whole(line)))
 
@@ -208,35 +210,48 @@ def write(
     """A vector a sum, token by token and within it row by row."""
     tokens = len(sums) // rows
     places = [builder.add(out, builder.mul(out_row, whole(token))) for token in range(tokens)]
-    if len(sums) == WIDE:
-        all_of = eight_totals(builder, sums)
-        if factors:
-            many = ir.Constant(vector(F32, WIDE), ir.Undefined)
-            for i in range(WIDE):
-                many = builder.insert_element(many, factors[i // rows], ir.Constant(I32, i))
-            all_of = builder.fmul(all_of, many)
-        for token, place in enumerate(places):
-            store(builder, shuffled(builder, all_of, all_of, range(token * rows, (token + 1) * rows)), place)
+    if len(sums) < WIDE:
+        for i, value in enumerate(sums):
+            number = total(builder, value)
+            if factors:
+                number = builder.fmul(number, factors[i // rows])
+            store(builder, number, builder.add(places[i // rows], whole(4 * (i % rows))))
         return
-    for i, value in enumerate(sums):
-        number = total(builder, value)
+    spare = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (2 * WIDE - len(sums))
+    first, second = eight_totals(builder, sums[:WIDE]), eight_totals(builder, [*sums[WIDE:], *spare])
+    for token, place in enumerate(places):
+        some = shuffled(builder, first, second, range(token * rows, (token + 1) * rows))
         if factors:
-            number = builder.fmul(number, factors[i // rows])
-        store(builder, number, builder.add(places[i // rows], whole(4 * (i % rows))))
+            some = builder.fmul(some, broadcast(builder, factors[token], rows))
+        store(builder, some, place)
 
 
-def tiles(make: Callable[..., Any], *, step: int, **options: Any) -> tuple[Any, Any, Any]:
-    """(rows, tokens): (1, 1) and (1, 4), for weights that come from memory, and (2, 4) for those already near. What was
-    measured: rows from memory are fastest one at a time, each line asked for ahead; near, two at a time without."""
-    return (
+class Family(NamedTuple):
+    """The tiles for weights of one kind: (rows, tokens)."""
+
+    one: Any  # (1, 1)
+    four: Any  # (1, 4), for rows left over
+    few: Any  # (FEW, 4), for rows that come from memory: the next ones are asked for meanwhile
+    near: Any  # (NEAR, 4), for rows that others have met already
+    few_rows: int
+    near_rows: int
+
+
+def tiles(make: Callable[..., Any], *, step: int, few: int, near: int, **options: Any) -> Family:
+    """How many rows at a time is what was measured to be fastest: three of floats fill the registers with their sums;
+    int8 is fastest row by row from memory, and two at a time when near."""
+    return Family(
         make(rows=1, tokens=1, unroll=4, **options),
         make(rows=1, tokens=4, unroll=LINE // step, **options),
-        make(rows=2, tokens=4, unroll=1, **options),
+        make(rows=few, tokens=4, unroll=LINE // step, **options),
+        make(rows=near, tokens=4, unroll=1, **options),
+        few,
+        near,
     )
 
 
-FLOAT32 = tiles(float_tile, step=4 * WIDE, read=float32_at, size=4)
-BFLOAT16 = tiles(float_tile, step=2 * WIDE, read=bfloat16_at, size=2)
-INT8 = tiles(int8_tile, step=STEP)
-INT8_BY_64 = tiles(int8_tile, step=STEP, known=64 // STEP)  # in groups of 64
+FLOAT32 = tiles(float_tile, step=4 * WIDE, few=3, near=3, read=float32_at, size=4)
+BFLOAT16 = tiles(float_tile, step=2 * WIDE, few=3, near=3, read=bfloat16_at, size=2)
+INT8 = tiles(int8_tile, step=STEP, few=1, near=2)
+INT8_BY_64 = tiles(int8_tile, step=STEP, few=1, near=2, known=64 // STEP)  # in groups of 64
 KEYS = float_tile(float32_at, size=4, rows=4, tokens=1, unroll=1)  # four keys meet one query

@@ -37,7 +37,7 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: An
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     alone = [output_of(command, monkeypatch, capsys) for command in [[*TRAIN, "--out", "one"], *USE]]
-    Path("commands.json").write_text(json.dumps([[*TRAIN, "--out", "two"], *USE, REFUSED]))
+    Path("commands.json").write_text(json.dumps([[*TRAIN, "--out", "two"], *USE, [*TRAIN, "--out", "sure"], REFUSED]))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     torchrun += ["--max-restarts", "1", "--monitor-interval", "0.1", str(HERE / "rank_commands.py"), "commands.json"]
@@ -45,7 +45,7 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: An
     first_life, *outputs = done.stdout.split("== 0\n")[1:]
     assert len(outputs) == 1, done.stderr
     told = re.split(r"== \d+\n", outputs[0])
-    assert len(told) == len(USE) + 2, done.stderr
+    assert len(told) == len(USE) + 3, done.stderr
 
     assert alone[0].count("examples     ") == first_life.count("examples     ") == told[0].count("examples     ") == 1
     assert alone[0].count("saved in") == told[0].count("saved in") == 1
@@ -92,3 +92,5 @@ def trained_alike() -> None:
     one, two = (headway.load(Path(name)).model.state_dict() for name in ("one", "two"))
     for name in one:
         torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-4)
+    killed, sure = ((Path(name) / "model.safetensors").read_bytes() for name in ("two", "sure"))
+    assert killed == sure

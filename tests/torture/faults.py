@@ -7,6 +7,7 @@ run of the same settings.
 from __future__ import annotations
 
 from torture import faults_of_disks as disks
+from torture import faults_of_ranks as ranks
 from torture import faults_of_runs as runs
 from torture.trials import Fault
 
@@ -25,4 +26,6 @@ FAULTS: dict[str, Fault] = {
     "one spiking batch, and SIGKILL": runs.spike,
     "out of memory (RLIMIT_AS)": runs.out_of_memory,
     "SIGKILL 20 times in one run": disks.killed_twenty_times,
+    "SIGKILL of one of two ranks": ranks.rank_killed,
+    "SIGKILL of a rank, resumed by more or fewer": ranks.ranks_changed,
 }

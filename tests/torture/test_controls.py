@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from torture import faults_of_disks as disks
+from torture import faults_of_ranks as ranks
 from torture import faults_of_runs as runs
 from torture import trials
 from torture.lives import Life
@@ -18,12 +19,14 @@ from headway.train import loop, resume, rng, state, step
 from headway.train.signals import Interrupt
 from headway.train.spikes import Spikes
 from headway.train.state import write_folder
+from headway.train.world import World
 
 
 @pytest.fixture(autouse=True)
 def no_memory_of_other_runs():
     yield
-    trials.undisturbed.cache_clear()
+    for kept in (trials.undisturbed, ranks.undisturbed, ranks.alone):
+        kept.cache_clear()
 
 
 def fails(fault: trials.Fault, folder: Path, *, match: str, rounds: int = 1) -> None:
@@ -139,3 +142,13 @@ def test_a_forgotten_median_is_noticed(tmp_path, monkeypatch):
 def test_without_halving_the_run_dies(tmp_path, monkeypatch):
     monkeypatch.setattr(step, "is_out_of_memory", lambda error: False)
     fails(runs.out_of_memory, tmp_path, match="died")
+
+
+def test_with_the_first_ranks_random_stream_for_all_resuming_is_not_exact(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "gather", lambda self, value: [self.share(value)] * self.size)
+    fails(ranks.rank_killed, tmp_path, match="values differ", rounds=2)
+
+
+def test_a_gradient_that_depends_on_the_number_of_ranks_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(step.Stepper, "_weight", lambda self, count: self.factor / count)
+    fails(ranks.ranks_changed, tmp_path, match="norm differs")

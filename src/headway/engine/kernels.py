@@ -17,7 +17,7 @@ from headway.engine.tiles import STEP
 
 FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # how a matrix is stored
 BLOCK = 128 * 1024  # bytes of weights that many tokens share before the next are read
-ROWS = 6  # a block has a multiple of them: tiles take one, two or three
+ROWS = 12  # a block has a multiple of them: tiles take one to four
 NO_NORM, LAYER_NORM, RMS_NORM = 0, 1, 2
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh")
 NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU, TANH = range(len(ACTIVATIONS))
@@ -57,7 +57,7 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
     """y[token, row] for the rows from `begin` to `end`; `y_row` bytes lie between the tokens of y. For int8, x holds
     the tokens rounded to 16 bits, and `factors` what gives them their size back. A block of rows comes from memory for
     the first tokens, and is near for the others."""
-    one, four, few, near, few_rows, near_rows = family
+    one, ones, four, few, near, ones_rows, few_rows, near_rows = family
 
     @fast
     def multiply(
@@ -90,9 +90,13 @@ def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) ->
                 for row in range(several, last):
                     at, scales = w + row * w_row, scale + row * s_row
                     four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+            several = first + (last - first) // ones_rows * ones_rows
             for token in range(together, tokens):
                 here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                for row in range(first, last):
+                for row in range(first, several, ones_rows):
+                    at, scales = w + row * w_row, scale + row * s_row
+                    ones(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
+                for row in range(several, last):
                     at, scales = w + row * w_row, scale + row * s_row
                     one(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
         if whole < inputs:

@@ -227,31 +227,36 @@ def write(
 
 
 class Family(NamedTuple):
-    """The tiles for weights of one kind: (rows, tokens)."""
+    """The tiles for weights of one kind, (rows, tokens), and how many rows these take."""
 
     one: Any  # (1, 1)
-    four: Any  # (1, 4), for rows left over
-    few: Any  # (FEW, 4), for rows that come from memory: the next ones are asked for meanwhile
-    near: Any  # (NEAR, 4), for rows that others have met already
+    ones: Any  # (ones_rows, 1)
+    four: Any  # (1, 4)
+    few: Any  # (few_rows, 4), for rows that come from memory: the next ones are asked for meanwhile
+    near: Any  # (near_rows, 4), for rows that others have met already
+    ones_rows: int
     few_rows: int
     near_rows: int
 
 
-def tiles(make: Callable[..., Any], *, step: int, few: int, near: int, **options: Any) -> Family:
-    """How many rows at a time is what was measured to be fastest: three of floats fill the registers with their sums;
-    int8 is fastest row by row from memory, and two at a time when near."""
+def tiles(make: Callable[..., Any], *, step: int, ones: int, few: int, near: int, **options: Any) -> Family:
+    """As many rows at a time as were measured to be fastest. float32: four for one token, without asking ahead; floats:
+    three for four tokens, whose sums fill the registers; int8: row by row from memory, and two at a time when near."""
+    one = make(rows=1, tokens=1, unroll=4, **options)
     return Family(
-        make(rows=1, tokens=1, unroll=4, **options),
+        one,
+        one if ones == 1 else make(rows=ones, tokens=1, unroll=1, **options),
         make(rows=1, tokens=4, unroll=LINE // step, **options),
         make(rows=few, tokens=4, unroll=LINE // step, **options),
         make(rows=near, tokens=4, unroll=1, **options),
+        ones,
         few,
         near,
     )
 
 
-FLOAT32 = tiles(float_tile, step=4 * WIDE, few=3, near=3, read=float32_at, size=4)
-BFLOAT16 = tiles(float_tile, step=2 * WIDE, few=3, near=3, read=bfloat16_at, size=2)
-INT8 = tiles(int8_tile, step=STEP, few=1, near=2)
-INT8_BY_64 = tiles(int8_tile, step=STEP, few=1, near=2, known=64 // STEP)  # in groups of 64
-KEYS = float_tile(float32_at, size=4, rows=4, tokens=1, unroll=1)  # four keys meet one query
+FLOAT32 = tiles(float_tile, step=4 * WIDE, ones=4, few=3, near=3, read=float32_at, size=4)
+BFLOAT16 = tiles(float_tile, step=2 * WIDE, ones=1, few=3, near=3, read=bfloat16_at, size=2)
+INT8 = tiles(int8_tile, step=STEP, ones=1, few=1, near=2)
+INT8_BY_64 = tiles(int8_tile, step=STEP, ones=1, few=1, near=2, known=64 // STEP)  # in groups of 64
+KEYS = FLOAT32.ones  # four keys meet one query

@@ -35,6 +35,26 @@ def test_tokens_attention_and_candidates_are_there(told: Story) -> None:
     assert "goes on" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "asked"),
+    [
+        ("classify", "a broken screen", "which class\n"),
+        ("fill", "the [MASK] is red", "what stands at “[MASK]”\n"),
+        ("translate", "May 3, 1998", "what comes after “<s>”\n"),
+    ],
+)
+def test_it_says_what_was_to_be_chosen(name: str, text: str, asked: str) -> None:
+    shown = printed(collect(bundle(name), text))
+    assert asked in shown and ("cross-attention: where" in shown) == (name == "translate")
+
+
+def test_the_word_with_a_tag_is_the_one_that_is_shown() -> None:
+    told = collect(bundle("tag"), "Maria lives in Lisbon")
+    rows = told.output.rows
+    first = next((row for row in rows if row.candidates[0].text != "O"), rows[0])
+    assert f"the tag of “{first.label}”" in printed(told)
+
+
 def test_a_token_cannot_steer_the_terminal() -> None:
     hostile = "\x1b[31mred\x1b]0;title\x07 \u202eback \u200b"
     found = printable(hostile)

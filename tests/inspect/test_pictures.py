@@ -59,3 +59,18 @@ def test_heads_that_were_not_measured_stay_blank() -> None:
 def test_a_letter_that_the_font_lacks_is_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     draw_alignment(np.eye(2), columns=["你好", "👩"], rows=["שלום", "b"], path=tmp_path / "a.png")
     assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
+def test_small_numbers_of_heads_can_be_told_apart() -> None:
+    figure = draw_heads(np.array([[0.0138, -0.0004]]))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.0138", "-0.0004"]
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_title_stays_in_the_picture(heads: int) -> None:
+    title = "a model of mine: what is the price of twenty-one plates?  (encoder layer 0)"
+    figure = draw_attention(RNG.random((heads, 3, 3)), queries=list("abc"), keys=list("abc"), title=title)
+    figure.draw_without_rendering()
+    box = figure._suptitle.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+    assert figure._suptitle.get_text().split() == title.split()

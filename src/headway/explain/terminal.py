@@ -10,13 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.explain import story
-from headway.explain.views import shown_layer, texts
+from headway.explain.views import chosen, shown_layer, texts
 
 SHADES = " ░▒▓█"
 RAMP = ("grey50", "steel_blue", "dodger_blue2", "deep_sky_blue3", "orange3", "dark_orange")  # on black and on white
 MOST = 24  # tokens of the attention table
 BEST = 8  # candidates
 BAR = 24
+ASKED = {  # by the kind of the output: what was to be chosen
+    "next": "what comes after “{}”",
+    "classes": "which class",
+    "tags": "the tag of “{}”",
+    "span": "where the answer has its {}",
+    "fill": "what stands at “{}”",
+}
 
 
 def show(told: story.Story, console: Console | None = None) -> None:
@@ -63,7 +70,8 @@ def _attention(told: story.Story, out: Console) -> None:
     order = np.sort(np.argsort(-mean, kind="stable")[:MOST])
     asking, names = texts(told, each.queries)[query], texts(told, each.keys)
     some = "" if len(order) == len(names) else f", the {MOST} most looked at of {len(names)}"
-    out.print(Text(f"{each.stack} layer {each.layer}: where “{printable(asking)}” looks{some}"))
+    across = "" if each.queries == each.keys else ", cross-attention"
+    out.print(Text(f"{each.stack} layer {each.layer}{across}: where “{printable(asking)}” looks{some}"))
     table = Table(box=None, padding=(0, 1))
     table.add_column("token")
     table.add_column(f"heads 0–{each.heads - 1}")
@@ -78,9 +86,13 @@ def _attention(told: story.Story, out: Console) -> None:
 
 
 def _row(told: story.Story) -> story.Row | None:
-    """The choice that is looked at: the first of an answer that is written, else the last."""
-    rows = told.output.rows if told.output is not None else []
-    return None if not rows else rows[0 if "target" in told.sequences else -1]
+    """The choice that is looked at: what comes after a text, the first word with a tag, else the first there is."""
+    if told.output is None or not told.output.rows:
+        return None
+    rows = told.output.rows
+    if told.output.kind == "tags":
+        return next((row for row in rows if chosen(row).text != "O"), rows[0])
+    return rows[-1 if told.output.kind == "next" and "target" not in told.sequences else 0]
 
 
 def _cell(text: str) -> Text:
@@ -91,7 +103,7 @@ def _output(output: story.Output, row: story.Row | None, out: Console) -> None:
     out.print(Text("answer   ") + Text(printable(output.answer), style="bold green"))
     if row is None:
         return
-    out.print(Text(f"the choice at “{printable(row.label)}”"))
+    out.print(Text(ASKED[output.kind].format(printable(row.label))))
     table = Table(box=None, padding=(0, 1))
     for name in ("candidate", "", "probability", "score"):
         table.add_column(name, justify="right" if name in ("probability", "score") else "left")

@@ -19,11 +19,11 @@ VIEWS = ("attention", "alignment", "positions", "heads")
 
 
 def draw(told: story.Story, view: View | None = None, *, path: str | Path | None = None) -> Figure:
-    """Unless told which: the alignment of a model that reads one text and writes another, else all heads of a layer.
-    Of the layers that are kept in full, the last is drawn."""
+    """Unless told which: the alignment of a model that reads one text and writes another, else all heads of a layer, or
+    the positions where there are no heads. Of the layers that are kept in full, the last is drawn."""
     crossing = any(each.kind != "self" for each in told.attention)
-    chosen = view or ("alignment" if crossing else "attention")
-    match chosen:
+    wanted = view or ("alignment" if crossing else "attention" if told.attention else "positions")
+    match wanted:
         case "attention":
             return _attention(told, path)
         case "alignment":
@@ -34,7 +34,7 @@ def draw(told: story.Story, view: View | None = None, *, path: str | Path | None
             return _positions(told, path)
         case "heads":
             return _heads(told, path)
-    raise InputError(f"--view {chosen!r} is not one of {', '.join(VIEWS)}")
+    raise InputError(f"--view {wanted!r} is not one of {', '.join(VIEWS)}")
 
 
 def shown_layer(told: story.Story, *, crossing: bool) -> story.Attention:
@@ -50,10 +50,14 @@ def texts(told: story.Story, sequence: str) -> list[str]:
     return [token.text for token in told.sequences[sequence].tokens]
 
 
-def _written(told: story.Story) -> list[str]:
-    """The rows of a cross-attention by what was chosen there, which is the next token and not the one read."""
-    assert told.output is not None
-    return [next(one.text for one in row.candidates if one.id == row.chosen) for row in told.output.rows]
+def chosen(row: story.Row) -> story.Candidate:
+    return next(one for one in row.candidates if one.id == row.chosen)
+
+
+def _written(told: story.Story, each: story.Attention) -> list[str]:
+    """The rows of a cross-attention by what was chosen there, which is the next token and not the one read; where
+    nothing is chosen, by the tokens that look."""
+    return texts(told, each.queries) if told.output is None else [chosen(row).text for row in told.output.rows]
 
 
 def _attention(told: story.Story, path: str | Path | None) -> Figure:
@@ -76,7 +80,7 @@ def _alignment(told: story.Story, path: str | Path | None) -> Figure:
     return draw_alignment(
         story.numbers(each.weights).mean(0),
         columns=texts(told, each.keys),
-        rows=_written(told),
+        rows=_written(told, each),
         path=path,
         title=f"{told.model.name}: {told.title}{answer}  (layer {each.layer}{heads})",
     )
@@ -87,7 +91,7 @@ def _positions(told: story.Story, path: str | Path | None) -> Figure:
         position = each.position
         if position.values is not None or position.angles is not None:
             turned = position.values is None
-            values = position.angles if turned else position.values
+            values = position.angles if turned else position.values if position.pattern is None else position.pattern
             assert values is not None
             return draw_positions(
                 values, angles=turned, path=path, title=f"{told.model.name}: {position.kind} positions"

@@ -3,6 +3,8 @@ ending says whether it is a PNG, an SVG or a PDF."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = "viridis"  # even in grey, and to colour-blind eyes
+LETTERS = 12  # of a title, an inch
 BOTH_WAYS = "PuOr"  # the same for numbers below and above zero
 
 
@@ -80,7 +83,7 @@ def draw_positions(
     shown = np.cos(values) if angles else values
     limit = 1.0 if angles else float(np.abs(shown).max()) or 1.0
     image = axes.imshow(shown, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    axes.set_xlabel("pair of numbers" if angles else "number of the vector")
+    axes.set_xlabel("pair of numbers" if angles else "number in the vector")
     axes.set_ylabel("position")
     figure.colorbar(image, ax=axes, label="cosine of the angle" if angles else "value")
     return _finished(figure, title, path)
@@ -98,6 +101,7 @@ def draw_heads(
     figure = _figure(2.4 + 0.5 * heads, 1.4 + 0.42 * layers)
     axes = figure.subplots()
     limit = float(np.nanmax(np.abs(change))) if np.isfinite(change).any() else 1.0
+    digits = max(0, 2 - math.floor(math.log10(limit or 1.0)))  # three that count, in the largest
     image = axes.imshow(change, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto")
     axes.set_xticks(range(heads))
     axes.set_yticks(range(layers), rows or [f"layer {i}" for i in range(layers)])
@@ -105,7 +109,7 @@ def draw_heads(
     for layer, head in zip(*np.nonzero(np.isfinite(change)), strict=True):
         strong = abs(change[layer, head]) > 0.6 * limit
         axes.text(
-            head, layer, f"{change[layer, head]:.2f}", ha="center", va="center", fontsize=6,
+            head, layer, f"{change[layer, head]:.{digits}f}", ha="center", va="center", fontsize=6,
             color="white" if strong else "black",
         )  # fmt: skip
     figure.colorbar(image, ax=axes, label="what the head adds to the score")
@@ -131,7 +135,8 @@ def _visible(token: str) -> str:
 
 def _finished(figure: Figure, title: str, path: str | Path | None) -> Figure:
     if title:
-        figure.suptitle(title.replace("$", r"\$"), fontsize=10)
+        lines = textwrap.wrap(title, max(20, int(LETTERS * figure.get_figwidth())))
+        figure.suptitle("\n".join(lines).replace("$", r"\$"), fontsize=10)
     if path is not None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # a letter that the font lacks is drawn as a box

@@ -84,10 +84,13 @@ class Block(nn.Module):
         memory_mask: Mask = EVERYTHING,
         cross_cache: LayerCache | None = None,
         keep: Tensor | None = None,
+        last: bool = False,  # only the last token is wanted: what follows the attention is left out for the others
     ) -> Tensor:
         x = self.attention_residual(
             x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache), keep=keep
         )
+        if last:
+            x, keep = x[:, -1:], None if keep is None else keep[:, -1:]
         if self.cross is not None and self.cross_residual is not None:
             cross = self.cross
             x = self.cross_residual(

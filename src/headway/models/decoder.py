@@ -30,7 +30,7 @@ class Decoder(nn.Module):
         cache: KeyValueCache | None = None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        last: bool = False,  # logits of the last position only
+        last: bool = False,  # hidden state and logits of the last position only
     ) -> Output:
         batch, length = ids.shape
         past = cache.length if cache is not None else 0
@@ -50,10 +50,11 @@ class Decoder(nn.Module):
             cache=cache,
             memory=memory,
             memory_keep=None if memory_mask is None else memory_mask.bool(),
+            last=last,
         )
         if self.head is None:
             return Output(hidden, cache=cache)
-        output = self.head(hidden[:, -1:] if last else hidden, table=self.embedding.tokens.table, mask=mask)
+        output = self.head(hidden, table=self.embedding.tokens.table, mask=mask)
         output.hidden, output.cache = hidden, cache
         return output
 

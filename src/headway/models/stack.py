@@ -42,6 +42,7 @@ class Stack(nn.Module):
         cache: KeyValueCache | None = None,
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
+        last: bool = False,  # only the last token is wanted
     ) -> Tensor:
         queries = x.shape[1]
         keys = queries + (cache.length if cache is not None else 0)
@@ -54,6 +55,7 @@ class Stack(nn.Module):
         rotary = None if self.rotary is None else self.rotary(positions, bound, dtype=x.dtype)
         bias = self._score_bias(queries, keys, x.device)
         real = keep[:, -queries:] if keep is not None else None
+        alone = last and not self._heard()
         for layer, block in enumerate(self.blocks):
             x = block(
                 x,
@@ -65,10 +67,20 @@ class Stack(nn.Module):
                 memory_mask=memory_mask,
                 cross_cache=cache.cross[layer] if cache is not None else None,
                 keep=real,
+                last=alone and layer == len(self.blocks) - 1,
             )
+        if alone and real is not None:
+            real = real[:, -1:]
         x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
+        x = x[:, -1:] if last else x
         dropout = self.config.final_dropout if self.training else 0.0
         return drop(x, dropout) if dropout else x
+
+    def _heard(self) -> bool:
+        """Whether somebody listens at the end, or learns: then nothing is left out."""
+        end = (self.blocks[-1], self.final, self.final_norm)
+        heard = any(part._forward_hooks for module in end if module is not None for part in module.modules())
+        return heard or self.training or torch.is_grad_enabled()
 
     def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:
         size = self.config.windows[layer] if self.config.windows else None

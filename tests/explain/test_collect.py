@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from support.stories import bundle, check_numbers
 
 import headway
@@ -259,3 +260,15 @@ def test_marks_are_told_from_the_text_which_is_whole(bundles: dict[str, Bundle])
         read = collect(bundles[name], TEXTS[name][0]).sequences["text"].tokens
         assert "".join(token.text for token in read if not token.special) == TEXTS[name][0]
         assert read[0].special and read[-1].special
+
+
+def test_a_page_has_the_text_itself_and_a_plain_title(bundles: dict[str, Bundle], tmp_path: Path) -> None:
+    text = "a \U0001f469\u200d\U0001f467 screen"
+    told = collect(bundles["classify"], text)
+    assert (told.title, told.sequences["text"].text) == (text, text)
+    asked = {"question": "who paid?", "context": "Ann paid."}
+    told = collect(bundle("answer"), asked)
+    assert (told.title, told.sequences["text"].text) == ("who paid?", "who paid?\nAnn paid.")
+    picture = tmp_path / "cross.png"
+    Image.new("RGB", (32, 32)).save(picture)
+    assert collect(bundle("classify-image"), str(picture)).title == "cross.png"

@@ -6,6 +6,7 @@ from support.stories import worked_out
 
 from headway.errors import InputError
 from headway.explain.examples import EXAMPLES, example
+from headway.explain.explanation import Explanation
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -54,3 +55,18 @@ def test_positions_tell_two_equal_words_apart() -> None:
 def test_an_unknown_example_names_the_known() -> None:
     with pytest.raises(InputError, match="three-words"):
         example("four-words")
+
+
+def test_a_word_has_one_id_and_no_other_word_has_it() -> None:
+    for name in EXAMPLES:
+        words = [token for each in example(name).sequences.values() for token in each.tokens]
+        ids = {token.text.strip().lower(): token.id for token in words}
+        assert len(set(ids.values())) == len(ids) and all(ids[one.text.strip().lower()] == one.id for one in words)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_has_a_picture(name: str) -> None:
+    told = example(name)
+    image = Explanation(told).draw().axes[0].get_images()[0].get_array()
+    drawn = told.attention[0].weights[0] if told.attention else told.embedding[0].position.pattern
+    np.testing.assert_allclose(image, drawn)

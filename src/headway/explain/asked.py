@@ -102,7 +102,7 @@ def _classified(bundle: Bundle, task: Labelled, value: Any, *, against: str | No
     else:
         assert isinstance(task, Classify)
         inputs = rows(bundle, example["ids"].tolist())
-        read = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]))
+        read = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]), text=value)
 
     def tell(output: Output) -> story.Output:
         assert output.logits is not None
@@ -131,7 +131,8 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
 def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
     (found,) = task.answer(bundle.model, [value])
     (reading,) = strict(task).read(found["words"], where="the input")
-    read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]))
+    text = value if isinstance(value, str) else " ".join(found["words"])
+    read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]), text=text)
     gaps = _gaps(value, found["words"])
     for at, word in reading.places:
         token = read.tokens[at]
@@ -164,7 +165,8 @@ def _gaps(value: Any, words: Sequence[str]) -> list[str]:
 def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
     (found,) = task.answer(bundle.model, [value])
     (window,) = strict(task).windows(value["question"], value["context"], where="the input")
-    read = story.Sequence("text", tokens(task.tokenizer, window.ids, [value["question"], value["context"]]))
+    texts = [value["question"], value["context"]]
+    read = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))
     span = window.span(found["start"], found["end"]) if found["answer"] else (0, 0)
 
     def tell(output: Output) -> story.Output:
@@ -188,7 +190,7 @@ def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
 def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
     ids = task.asked(value, 1)
     *before, rest = value.split(task.mask)
-    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]))
+    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]), text=value)
     places = [at for at, index in enumerate(ids) if index == task.tokenizer.mask_id]
     for at, part in zip(places, before, strict=True):
         gap = part[len(part.rstrip()) :]
@@ -215,7 +217,7 @@ def _embedded(bundle: Bundle, task: Embed, value: Any) -> Asked:
     if not isinstance(value, str):
         raise InputError("explain takes one text of an embedding model at a time")
     ids = strict(task).ids(value, part="text", where="the input")
-    read = story.Sequence("text", tokens(task.tokenizer, ids, [value]))
+    read = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
     how = sentence_settings(bundle.folder).pooling
 
     def tell(output: Output) -> story.Output:

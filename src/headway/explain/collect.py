@@ -50,8 +50,8 @@ def collect(
         if shown is not value and shown != value:
             asked = replace(asked, note=[*asked.note, _shortened(first, last)])
         if isinstance(bundle.model, RecurrentEncoderDecoder):
-            return _recurrent(bundle, task, asked, title=_title(given))
-        return _transformer(bundle, task, asked, layers=layers, steps=steps, title=_title(given))
+            return _recurrent(bundle, task, asked, title=_title(value))
+        return _transformer(bundle, task, asked, layers=layers, steps=steps, title=_title(value))
 
 
 def _ask(bundle: Bundle, task: Task | None, value: Any, *, against: str | None) -> Asked:
@@ -153,8 +153,15 @@ def _shortened(first: int | None, last: int | None) -> str:
     return f"Only the {'first' if first else 'last'} {first or last} tokens of the text were read, as asked."
 
 
-def _title(given: Any) -> str:
-    text = (
-        given.name if isinstance(given, Path) else str(given) if isinstance(given, str | list | dict) else "a picture"
-    )
+def _title(value: Any) -> str:
+    """The text; of a question about one, the question; of a file, its name."""
+    match value:
+        case Path():
+            text = value.name
+        case {"question": question}:
+            text = str(question)
+        case str() | list() | dict():
+            text = str(value)
+        case _:
+            text = "a picture"
     return text if len(text) <= TITLE else text[: TITLE - 1] + "…"

@@ -250,11 +250,15 @@ def _told(
     sections: list[story.Section],
     embedding: list[story.Embedding] | None = None,
 ) -> story.Story:
+    every = [word.lower() for _, words in sequences.values() for word in words]
+    ids = {word: number for number, word in enumerate(dict.fromkeys(every))}
     return story.Story(
         title=title,
         model=story.Model("worked example", "by hand", "encoder"),
         sequences={
-            name: story.Sequence(label, [story.Token(" " * bool(n) + word, n) for n, word in enumerate(words)])
+            name: story.Sequence(
+                label, [story.Token(" " * bool(n) + word, ids[word.lower()]) for n, word in enumerate(words)]
+            )
             for name, (label, words) in sequences.items()
         },
         attention=attention,

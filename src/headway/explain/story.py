@@ -49,6 +49,7 @@ class Sequence:
     label: str
     tokens: list[Token]
     picture: Picture | None = None
+    text: str | None = None  # what the tokens were made from; else they are it, one after the other
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def ask_decoder(bundle: Bundle, task: Generate | None, value: Any, *, against: s
     if limit is not None and len(ids) > limit:
         raise InputError(f"the text has {len(ids):,} tokens, the model takes {limit:,}; {ADVICE}")
     texts = [] if tokenizer is None else [value, *([] if against is None else [against])]
-    read = story.Sequence("text", tokens(tokenizer, ids, texts))
+    read = story.Sequence("text", tokens(tokenizer, ids, texts), text="".join(texts) or None)
 
     def tell(output: Output) -> story.Output:
         wanted = [*ids[1:], None]
@@ -65,8 +65,8 @@ def ask_translator(bundle: Bundle, task: Translate, value: str, *, against: str 
         if own["finished_by"] == "length":
             note.append(f"The answer is shown up to {room} tokens.")
     begun = [task.start_id, *target[:-1]]
-    read = story.Sequence("source", tokens(task.tokenizer, source, [task.prefix + value]))
-    written = story.Sequence("target", tokens(task.tokenizer, begun, [answer]))
+    read = story.Sequence("source", tokens(task.tokenizer, source, [task.prefix + value]), text=task.prefix + value)
+    written = story.Sequence("target", tokens(task.tokenizer, begun, [answer]), text=answer)
 
     def tell(output: Output) -> story.Output:
         chosen = next_tokens(output, written, target, task.tokenizer)

@@ -30,17 +30,20 @@ function percent(value) {
   return `${(100 * value).toFixed(value >= 0.0995 ? 0 : 1)}%`;
 }
 
-// What cannot be seen is shown by a sign: spaces, line ends, control and direction characters.
+const spelt = (sign) => `⟨${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+
+// Control and direction characters are spelt out; line ends and tabs stay.
+const harmless = (text) =>
+  text.replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]/gu,
+    spelt,
+  );
+
+// What cannot be seen is shown by a sign: spaces, line ends, and a token of nothing but joiners and the like.
 function visible(text) {
   if (text === "") return "∅";
-  return text
-    .replaceAll(" ", "␣")
-    .replaceAll("\n", "⏎")
-    .replaceAll("\t", "⇥")
-    .replace(
-      /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]/gu,
-      (sign) => `⟨${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
-    );
+  if (/^\p{Cf}+$/u.test(text)) return text.replace(/./gu, spelt);
+  return harmless(text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥"));
 }
 
 // Each piece of text keeps its own direction: a Hebrew token does not turn the sentence around it.

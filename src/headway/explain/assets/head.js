@@ -24,10 +24,11 @@ function buildTop(place) {
     folds.textContent = fold ? "open all" : "fold all";
   });
   const { model } = story;
+  const hint = [story.example ? WORDS.worked : WORDS.real, WORDS.hint, followable() && WORDS.follow];
   place.append(
     el("div", { class: "tools" }, folds, dark),
     el("p", { class: "kicker", dir: "auto", text: [...new Set([model.name, story.task])].filter(Boolean).join(" · ") }),
-    el("h1", { dir: "auto", text: story.title }),
+    el("h1", { dir: "auto", text: harmless(story.title) }),
     answer(),
     el(
       "dl",
@@ -38,7 +39,7 @@ function buildTop(place) {
     ),
     ...story.note.map((text) => el("p", { class: "note", dir: "auto", text })),
     buildMap(),
-    el("p", { class: "hint", text: `${story.example ? WORDS.worked : WORDS.real} ${WORDS.hint}` }),
+    el("p", { class: "hint", text: hint.filter(Boolean).join(" ") }),
   );
 }
 
@@ -48,7 +49,7 @@ function answer() {
   const goesOn = output?.kind === "next" && !output.given && !sequences.target && generation?.text;
   const text = (goesOn || output?.answer || "").trim();
   const label = goesOn ? "how the model goes on" : output?.given ? "the answer it was given" : "the model's answer";
-  return text && el("p", { class: "answer" }, el("span", { text: label }), el("q", { dir: "auto", text }));
+  return text && el("p", { class: "answer" }, el("span", { text: label }), el("q", { dir: "auto", text: harmless(text) }));
 }
 
 function buildMap() {
@@ -76,7 +77,7 @@ function buildMap() {
     stops.push(stop("embedding", `${story.embedding[0].token.shape[1]}`, "numbers for each"));
   }
   const full = story.attention.find((each) => each.q);
-  if (full) stops.push(stop("byhand", "q · k", `${full.q.shape[2]} terms each`));
+  if (full) stops.push(stop("byhand", "q · k", `${plural(full.q.shape[2], "term")} each`));
   for (const stack of stacks) {
     const members = story.attention.filter((each) => each.stack === stack);
     const layers = new Set(members.map((each) => each.layer)).size;

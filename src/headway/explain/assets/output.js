@@ -24,7 +24,7 @@ function buildOutput(body) {
   body.append(place);
   draw();
   if (output.answer && !output.vector)
-    body.append(el("p", { class: "total" }, "answer: ", el("strong", { dir: "auto", text: output.answer.trim() })));
+    body.append(el("p", { class: "total" }, "answer: ", el("strong", { dir: "auto", text: harmless(output.answer.trim()) })));
 }
 
 function rowChoice(output, shown, press) {

@@ -65,7 +65,7 @@ function nearness(values) {
       square: true,
     },
   });
-  return figure("likeness of positions", WORDS.likeness, map);
+  return figure("likeness of positions", WORDS.likeness, map, legend("signed", 1, "cosine"));
 }
 
 // Rotary: every pair of numbers is a clock; the two hands are the token that looks and the one looked at.
@@ -122,13 +122,15 @@ function distances(body) {
     const attention = story.attention.length ? current() : null;
     if (!attention?.bias) return place.replaceChildren();
     const { shape } = attention.bias;
+    const matrix = tensor(attention.bias).of(chosen.head);
+    const most = largestSize(matrix.values) || 1;
     const map = heatMap({
-      ...{ name: "bias", index: (i, j) => [chosen.head, i, j], shape, matrix: tensor(attention.bias).of(chosen.head) },
+      ...{ name: "bias", index: (i, j) => [chosen.head, i, j], shape, matrix, most },
       ...{ rows: texts(attention.queries), columns: texts(attention.keys), kind: "signed", square: true },
       ...{ cell: squareCell(body, shape[2]), mask: tensor(attention.mask).values },
     });
     return place.replaceChildren(
-      figure("bias", `what ${layerName(attention)}, head ${chosen.head} adds to each score`, map),
+      figure("bias", `what ${layerName(attention)}, head ${chosen.head} adds to each score`, map, legend("signed", most)),
     );
   };
   redraw();

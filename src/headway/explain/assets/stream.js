@@ -71,7 +71,8 @@ function shares(name, labels, parts) {
   const adding = parts.filter((part) => part.branch);
   if (!adding.length) return null;
   const values = adding.flatMap((part) => part.branch.map((value, i) => value / (part.stream[i] || 1)));
-  const most = Math.max(1, largestSize(values));
+  const ordered = [...values].sort((a, b) => a - b);
+  const most = Math.max(1, ordered[Math.floor(0.9 * (values.length - 1))]); // few are beyond it
   const map = heatMap({
     ...{ name: "adds ÷ stream", matrix: new Tensor([adding.length, labels.length], Float32Array.from(values)) },
     ...{ rows: adding.map(shortName), columns: labels, rowWord: "part", kind: "share", most, cell: 18 },

@@ -9,15 +9,19 @@ function chip(token, index, press) {
   return describe(node, () => lines);
 }
 
-// A press on a token follows it: as the one that looks where its sequence asks, else as the one looked at.
+const followable = () => story.attention.length > 0;
+
+// A press on a token follows it: as the one that looks where its sequence asks, else as the one looked at, else in the
+// first layer where it looks.
 function follow(name, index) {
-  if (!story.attention.length) return;
+  if (!followable()) return;
   if (current().queries === name) choose({ query: index });
   else if (current().keys === name) choose({ key: index });
+  else choose({ layer: story.attention.findIndex((each) => each.queries === name), query: index });
 }
 
 function followedIn(name) {
-  if (!story.attention.length) return -1;
+  if (!followable()) return -1;
   const { queries, keys } = current();
   return queries === name ? chosen.query : keys === name ? chosen.key : -1;
 }
@@ -26,21 +30,21 @@ function buildTokens(body) {
   const redraws = [];
   for (const [name, sequence] of Object.entries(story.sequences)) {
     const own = sequence.tokens.filter((token) => !token.special);
-    const text = own.map((token) => token.text).join("");
+    const text = (sequence.text ?? own.map((token) => token.text).join("")).trim();
     const chips = sequence.tokens.map((token, i) => chip(token, i, () => follow(name, i)));
     const ids = own.every((token) => token.text === String(token.id));
     const whole = !sequence.picture && !ids && text;
-    const letters = whole ? ` from ${plural([...text.trim()].length, "character")}` : "";
+    const letters = whole ? ` from ${plural([...text].length, "character")}` : "";
     const marks = chips.length - own.length;
     const special = marks ? `, ${marks} of them ${marks === 1 ? "a mark" : "marks"} put around it` : "";
     body.append(
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && (ids ? WORDS.ids : WORDS.tokens)),
       el("h3", { dir: "auto", text: sequence.label }),
       sequence.picture ? picture(sequence.picture) : "",
-      whole ? el("blockquote", { dir: "auto", text: text.trim().toWellFormed() }) : "",
+      whole ? el("blockquote", { dir: "auto", text: harmless(text) }) : "",
       whole ? el("div", { class: "arrow", "aria-hidden": "true", text: "↓" }) : "",
       el("div", { class: "tokens" }, chips),
-      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}${special}. ${WORDS.press}` }),
+      el("p", { class: "caption", text: `${plural(chips.length, "token")}${letters}${special}. ${followable() ? WORDS.press : ""}` }),
     );
     const press = oneOf(chips);
     redraws.push(() => press(followedIn(name)));

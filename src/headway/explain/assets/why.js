@@ -10,14 +10,14 @@ function lens() {
   const place = (layer) => (layer < 0 ? "embedding" : `layer ${layer}`);
   const odds = (guess) => `${visible(guess.text)}  ${percent(guess.probability)}`;
   const guessed = (guesses, text, tell) => {
-    const node = el("td", { "data-walk": "1" }, text && brief(visible(text), whole ? 24 : 12));
+    const node = el("td", { "data-walk": "1" }, text && brief(text, whole ? 24 : 12));
     return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [tell, ...guesses.map(odds)]);
   };
   const rows = [...story.lens].reverse().map(({ layer, rows: tokens }) => {
     const where = `after ${place(layer)}`;
     const cells = whole
       ? tokens[0].map((guess) => guessed([guess], `${guess.text} ${percent(guess.probability)}`, where))
-      : tokens.map((guesses, i) => guessed(guesses, guesses[0]?.text, `${where}, token ${i}`));
+      : tokens.map((guesses, i) => guessed(guesses, guesses[0] && visible(guesses[0].text), `${where}, token ${i}`));
     return line(place(layer), cells);
   });
   const shown = table(["after", ...titles], rows, { class: "lens", id: "lens" });
@@ -71,7 +71,7 @@ function ranking() {
   const ranks = table(
     ["head", "score lost without it", "by gradient"],
     rows.map(({ node }) => node),
-    { id: "ranking", class: "sums wide" },
+    { id: "ranking", class: "sums wide tight" },
   );
   return [[heading("Which heads matter for this answer"), ...prose(WORDS.ranking), ranks], redraw];
 }

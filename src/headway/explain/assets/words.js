@@ -3,8 +3,8 @@
 const WORDS = {
   real: `Every number here is one that the model computed for this input.`,
   worked: `Every number here is worked out by the formula that the models use.`,
-  hint: `Point at any picture, or tab to it and use the arrow keys, to read its numbers. Press a token, a head or a row
-    to follow it.`,
+  hint: `Point at any picture, or tab to it and use the arrow keys, to read its numbers.`,
+  follow: `Press a token, a head or a row to follow it.`,
 
   tokens: `A model reads no letters. A tokenizer cuts the text into pieces that it knows, the **tokens**, and each has
     a number, its **id**: its row in the model's vocabulary. From here on the model sees only these ids. \`␣\` is a
@@ -57,7 +57,7 @@ const WORDS = {
 
   byhand: `Attention lets a token gather what it needs from other tokens. From each token's vector a head makes three
     short ones: a **query**, what am I looking for? a **key**, how do I describe myself? and a **value**, what do I
-    pass on? Everything below is worked out by this page from those three, and compared with what the model
+    pass on? Everything below is worked out by this page from those three, and compared with what was
     recorded.`,
   additive: `This is the older, additive attention (Bahdanau 2014). Before it writes a token, the decoder compares its
     own state s with the encoder's state h at every token that was read. A score is not a dot product here but the
@@ -102,9 +102,10 @@ const WORDS = {
     feed-forward(x). This running sum is the **residual stream**. Attention brings in what other tokens know; the
     **feed-forward** network then works on each token alone: it widens the vector, bends it with a non-linear function
     and narrows it again. A **norm** keeps the sizes in hand, before each part or after it.`,
-  shares: "every part and token: how long what is added is, beside the stream after it",
+  shares: `every part and token: how long what is added is, beside the stream after it. The strongest colour is that much
+    or more`,
   sizes: `The bars show, for the chosen token, the length (the Euclidean norm) of what each part adds, beside that of
-    the stream after it. The cosine says how far the part turned the token's vector: 1 is not at all.`,
+    the stream after it (after the norm too, in a model whose norm comes last). The cosine says how far the part turned the token's vector: 1 is not at all.`,
   lensTitle: "What it would say if it stopped here",
   lens: `The **logit lens**: read the stream after each layer as if it were the last, with the model's own last norm and
     output matrix. The last layer is on top. Watch where the answer appears, and what stood there before.`,
@@ -126,7 +127,7 @@ const WORDS = {
     tags: `Each token's last vector gets a score for each tag, and softmax makes them probabilities. Press a token to
       see its scores.`,
     span: `Each token gets two scores: does the answer begin here, does it end here? The answer is the stretch whose
-      two scores have the largest sum.`,
+      two scores have the largest sum; the first token, which is not in the text, stands for “no answer”.`,
     vector: `This model chooses nothing. It turns the text into one vector; texts that mean the same have vectors that
       point the same way.`,
   },

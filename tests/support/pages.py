@@ -98,9 +98,11 @@ def candidates(rng: np.random.Generator, words: tuple[str, ...], count: int) -> 
     return [Candidate(words[i % len(words)], i, float(logit)) for i, logit in enumerate(logits)]
 
 
-def choice(rng: np.random.Generator, words: tuple[str, ...], *, label: str = "next token", count: int = 20) -> Row:
+def choice(
+    rng: np.random.Generator, words: tuple[str, ...], *, label: str = "next token", count: int = 20, at: int = 0
+) -> Row:
     few = candidates(rng, words, count)
-    return Row(label, few, float(np.log(np.exp([each.logit for each in few]).sum())), count, 0, few[0].id)
+    return Row(label, few, float(np.log(np.exp([each.logit for each in few]).sum())), count, at, few[0].id)
 
 
 def embedding(rng: np.random.Generator, name: str, count: int, *, kind: str = "rotary", width: int = 48) -> Embedding:
@@ -166,7 +168,7 @@ def translator_story() -> Story:
         stack.append(attention(rng, i, queries=target, keys=source, kind="cross"))
     sequences = {"source": sequence(WORDS, 6, label="read"), "target": sequence(WORDS[6:], 4, label="written")}
     places = [embedding(rng, "source", 6, kind="sinusoidal"), embedding(rng, "target", 4, kind="learned")]
-    rows = [choice(rng, WORDS, label=f"after {i}") for i in range(4)]
+    rows = [choice(rng, WORDS, label=f"after {i}", at=i) for i in range(4)]
     return Story(
         title="A date",
         model=Model("dates", "bart", "encoder-decoder"),

@@ -19,11 +19,19 @@ function buildByHand(body) {
       el("span", { class: "q", text: "Query: " }),
       bdi(texts(attention.queries)[chosen.query]),
       ` (token ${chosen.query}), ${headName(attention)}`,
+      ...comesNext(attention.queries),
     );
     show();
   };
   redraw();
   return redraw;
+}
+
+// Of a model that writes: the token after the one that looks, which the look is for.
+function comesNext(sequence) {
+  const writes = story.output?.kind === "next" && sequence === (story.sequences.target ? "target" : "text");
+  const row = writes && story.output.rows.find((each) => each.at === chosen.query);
+  return row ? ["; next comes ", word(taken(row).text)] : [];
 }
 
 const isRoot = ({ scale, q }) => !q || Math.abs(scale - 1 / Math.sqrt(q.shape[2])) < 1e-6;
@@ -37,18 +45,21 @@ function formulaOf(attention) {
 }
 
 // All of it from this query's work: each part is made once, and shows the work again when told to, or only another key
-// where the work is not fresh.
+// where it knows the work.
 function byHand() {
   const looked = texts(current().keys);
-  const parts = [threeVectors, oneProduct, everyKey, weightedSum].map((make) => make(looked));
+  const parts = [threeVectors, oneProduct, everyKey, weightedSum].map((make) => {
+    const [nodes, show] = make(looked);
+    const place = el("div", {}, nodes);
+    return [place, inSight(place, show)];
+  });
   let [known, work] = ["", null];
   const show = () => {
     const wanted = [chosen.layer, chosen.head, chosen.query].join();
-    const fresh = wanted !== known;
-    if (fresh) [known, work] = [wanted, attend(current(), chosen.head, chosen.query)];
-    parts.forEach(([, each]) => each(work, fresh));
+    if (wanted !== known) [known, work] = [wanted, attend(current(), chosen.head, chosen.query)];
+    parts.forEach(([, each]) => each(work));
   };
-  return [parts.flatMap(([nodes]) => nodes), show];
+  return [parts.map(([place]) => place), show];
 }
 
 const recordedWeights = () => Array.from(weightsOf().of(chosen.query).values);
@@ -76,7 +87,8 @@ function weightsOnly() {
 
 function threeVectors(looked) {
   const attention = current();
-  const turned = story.embedding.some((each) => each.position.kind === "rotary" && each.sequence === attention.queries);
+  const rotary = story.embedding.some((each) => each.position.kind === "rotary" && each.sequence === attention.queries);
+  const turned = rotary && attention.kind === "self"; // across two texts nothing is turned
   const after = turned ? ", turned by its position" : "";
   const shared = new Text();
   const every = (name) => {
@@ -96,7 +108,7 @@ function threeVectors(looked) {
   const size = attention.q.shape[2];
   const nodes = [
     heading("The three vectors"),
-    figure(name("q"), `the query of this token: ${size} numbers${after}`, q, scales[0]),
+    figure(name("q"), `the query of this token: ${plural(size, "number")}${after}`, q, scales[0]),
     el(
       "div",
       { class: "pair" },
@@ -104,10 +116,12 @@ function threeVectors(looked) {
       figure(name("v"), `the value of every token`, v, scales[2]),
     ),
   ];
-  const show = (work, fresh) => {
+  let known = null;
+  const show = (work) => {
     k.chooseRow(chosen.key);
     v.chooseRow(chosen.key);
-    if (!fresh) return;
+    if (work === known) return;
+    known = work;
     const { heads, kv_heads: few } = current();
     if (few < heads) shared.textContent = `; ${heads} query heads share ${few}, this one reads number ${work.shared}`;
     const own = tensor(current().q).of(chosen.head);

@@ -53,8 +53,8 @@ function oneProduct() {
       ...[fit("q"), " of ", bdi(texts(attention.queries)[chosen.query]), "? ", WORDS.product],
     );
     bars.forEach((bar, i) => {
-      bar.dataset.sign = Math.sign(products[i]);
-      bar.firstChild.style.setProperty("--size", Math.abs(products[i]) / (most || 1));
+      bar.classList.toggle("less", products[i] < 0);
+      bar.firstChild.style.setProperty("--size", products[i] / (most || 1)); // below zero it hangs from the line
     });
     const score = work.score[chosen.key];
     const part = (sign) => number(sum(products.filter((term) => Math.sign(term) === sign)));
@@ -75,7 +75,7 @@ function allTerms(size, numbersOf, lines) {
   const rows = range(size).map((i) => {
     const [q, k] = ["q", "k"].map((name, at) => cell("", () => [`${name}[${i}] = ${number(numbersOf(i)[at], 6)}`]));
     const bar = barCell(0, 1, "", () => lines(i));
-    const fit = el("td");
+    const fit = el("td", { class: "whole" });
     const node = line(String(i), [q, k, bar, fit]);
     node.fill = () => {
       const [asked, key, term, most] = numbersOf(i);
@@ -87,8 +87,8 @@ function allTerms(size, numbersOf, lines) {
   const node = el(
     "details",
     { open: size <= 8 },
-    el("summary", { text: `all ${size} terms as numbers` }),
-    table(["i", "q", "k", "q × k", "fit"], rows),
+    el("summary", { text: `the numbers of ${plural(size, "term")}` }),
+    table(["i", "q", "k", "q × k", "fit"], rows, { class: "sums tight" }),
   );
   node.fill = () => node.open && rows.forEach((row) => row.fill());
   node.addEventListener("toggle", node.fill);

@@ -33,6 +33,35 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
   document.getElementById("steps").append(node);
 }
 
+// What a drawing inside a step shows changes with the choice: at once where it is on the screen, else when it comes
+// there or the browser has nothing else to do. `draw` is called with what was last given.
+const away = new WeakSet(); // nodes that are off the screen
+const pending = new Map(); // node → its drawing
+const sight = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) away.delete(target);
+      else away.add(target);
+      if (isIntersecting && pending.has(target)) drawPending(target);
+    }
+  },
+  { rootMargin: "200px" },
+);
+
+function inSight(node, draw) {
+  sight.observe(node);
+  return (...given) => {
+    pending.set(node, () => draw(...given));
+    if (!away.has(node)) drawPending(node);
+  };
+}
+
+function drawPending(node) {
+  const draw = pending.get(node);
+  pending.delete(node);
+  if (node.isConnected) draw(); // else something of another kind stands in its place
+}
+
 // A place whose nodes are made anew only when `kind()` says that another kind of thing is shown; otherwise they show
 // the new numbers themselves, so that focus and scrolling stay. make() gives the nodes and the function for that.
 function keeping(place, kind, make) {
@@ -82,13 +111,19 @@ function goTo(id) {
   self.node.querySelector("summary").focus({ preventScroll: true });
 }
 
-// What is out of sight is drawn too, one step at a time, when the browser has nothing else to do: to be found, printed,
+const BREATH = 8; // ms of drawing, after which the browser may do something else
+
+// What is out of sight is drawn too, a little at a time, when the browser has nothing else to do: to be found, printed,
 // jumped to.
 function drawTheRest() {
-  const next = steps.find((self) => (self.stale || !self.drawn) && self.node.open);
-  if (!next) return;
-  next.draw();
-  later(drawTheRest);
+  const began = performance.now();
+  for (const node of [...pending.keys()]) {
+    if (performance.now() - began > BREATH) break;
+    if (pending.has(node)) drawPending(node);
+  }
+  const next = pending.size ? null : steps.find((self) => (self.stale || !self.drawn) && self.node.open);
+  next?.draw();
+  if (next || pending.size) later(drawTheRest);
 }
 
 // Everything anew, since the colours or the width have changed: what is near at once.

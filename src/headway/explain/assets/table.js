@@ -12,13 +12,15 @@ const line = (title, cells, properties = {}) => el("tr", properties, el("th", { 
 // `lines` says what the number is, see `describe`.
 const cell = (text, lines) => describe(el("td", { class: "n", "data-walk": "1", text }), lines);
 
-// A number with its bar; `show` gives it another number, in place.
+// A number with its bar; `show` gives it another number, in place. Hundreds change at once: so the number is one text
+// in a box of its own, and the bar a background, whose length moves nothing else.
 function barCell(value, most, text, lines) {
-  const [shown, bar] = [el("span", { class: "n" }), el("span", { class: "bar" })];
-  const node = describe(el("td", { class: "barred", "data-walk": "1" }, shown, bar), lines);
+  const [shown, bar] = [new Text(), el("span", { class: "bar" })];
+  const node = describe(el("td", { class: "barred", "data-walk": "1" }, el("span", { class: "n" }, shown), bar), lines);
   node.show = (next, limit, words) => {
-    shown.textContent = words;
-    bar.style.setProperty("--size", Math.min(1, Math.abs(next) / (limit || 1)));
+    if (shown.data !== words) shown.data = words;
+    const share = Math.min(1, Math.abs(next) / (limit || 1));
+    bar.style.setProperty("background-size", `max(1px, ${(100 * share).toFixed(1)}%)`);
     bar.classList.toggle("less", next < 0);
   };
   node.show(value, most, text);

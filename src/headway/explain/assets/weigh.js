@@ -17,14 +17,14 @@ function everyKey(looked) {
     const weight = step("weight", "softmax", () => "worked out by this page");
     const recorded = recordedCell(key);
     const node = keyRow(text, key, [...Object.values(shown), may, weight, recorded]);
-    node.show = (most, kept) => {
+    node.show = inSight(node, (most, kept) => {
       for (const [name, each] of Object.entries(shown))
         each?.show(work[name][key], most[name], fixed(work[name][key], 2));
       if (may) may.textContent = work.mask[key] ? "✓" : `${MINUS}∞`;
       weight.show(work.weight[key], 1, fixed(work.weight[key], 4));
       recorded.show(kept[key], 1, fixed(kept[key], 4));
       node.classList.toggle("hidden", !work.mask[key]);
-    };
+    });
     return node;
   });
   const select = oneOf(rows, "aria-selected");
@@ -40,9 +40,9 @@ function everyKey(looked) {
     ),
     table(columns, rows, { id: "every-key", class: "sums tight" }),
   ];
-  const show = (next, fresh) => {
+  const show = (next) => {
     select(chosen.key);
-    if (!fresh) return;
+    if (work === next) return;
     work = next;
     const most = Object.fromEntries(["score", "scaled", "bias"].map((name) => [name, largestSize(work[name] ?? [])]));
     const kept = recordedWeights();
@@ -56,8 +56,10 @@ const TOP = 8; // keys whose part of the sum is shown; the rest are one row
 function weightedSum(looked) {
   const place = el("div", { class: "stacked" });
   const check = el("p", { class: "check", id: "check" });
-  const show = (work, fresh) => {
-    if (!fresh) return;
+  let known = null;
+  const show = (work) => {
+    if (work === known) return;
+    known = work;
     const attention = current();
     const v = tensor(attention.v).of(work.shared);
     const z = Array.from(work.z);

@@ -28,7 +28,8 @@ class Tokens:
         return [np.arange(len(self.ids))]
 
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
-        return Batch({"ids": self.ids}, {"ids": self.ids}, count=self.ids.numel(), where=[""] * len(self.ids))
+        ids = self.ids[indices]
+        return Batch({"ids": ids}, {"ids": ids}, count=ids.numel(), where=[""] * len(ids))
 
 
 def loss(model: torch.nn.Module, batch: Batch) -> Loss:

@@ -141,7 +141,8 @@ class Memory:
 
 
 def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, cuda: bool = True) -> Memory:
-    """Of a pass over `rows` sequences. `cuda`: Muon works in bfloat16 there, and in float32 on a CPU."""
+    """Of a pass over `rows` sequences. `cuda`: Muon works in bfloat16 there, and in float32 on a CPU, which has the
+    whole model in its memory beside the shards."""
     count, share = shape.parameters, ranks if layout.shard else 1
     cast = 2 * count if work.precision == "bf16" else 0  # autocast keeps the weights it has cast until the pass ends
     buckets = FP32 * count if ranks > 1 and not layout.shard else 0  # in which DDP sums gradients
@@ -149,7 +150,10 @@ def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, c
     if layout.shard and ranks > 1:
         block, embedding = FP32 * shape.block, FP32 * shape.embedding
         held = cast / shape.layers if layout.recompute else cast  # what a pass keeps of its cast weights is not cut
-        gathered = held + 2 * block + embedding + (block + embedding)  # weights, the next's; gradients
+        weights = 3 * block + embedding  # a block's, and the next one's as they arrive and as they are unpacked
+        gradients = 2 * block + embedding  # a block's, and packed to be sent
+        gathered = held + weights + gradients
+        gathered += 0 if cuda else FP32 * count + block  # the whole model; gloo's own copy of what it sends
     return Memory(
         weights=FP32 * count / share,
         gradients=FP32 * count / share,
@@ -187,13 +191,18 @@ def step_flops(shape: Shape, layout: Layout, work: Work) -> float:
     return work.batch * work.context * (passes * (shape.matrices + attention) + 6 * shape.embedding)
 
 
-def step_traffic(shape: Shape, layout: Layout, *, ranks: int, passes: int) -> float:
-    """Bytes a GPU sends in a step. DDP: the gradients once around the ring and back. Shards: in every pass the weights
-    twice and the gradients once; then Muon's matrices to whom they belong, and back."""
+def step_traffic(
+    shape: Shape, layout: Layout, *, ranks: int, passes: int, optimizer: Optimizer, cuda: bool = True
+) -> float:
+    """Bytes a GPU sends in a step. DDP: the gradients once around the ring and back. Shards: in every pass the weights,
+    the blocks' once more on the way back, and the gradients; then Muon's matrices to whom they belong, and back. Gloo,
+    without `cuda`, has no cheaper way to do so than to send gradients as DDP does, and matrices to everybody."""
     part = (ranks - 1) / ranks
     if not layout.shard:
         return 2 * part * FP32 * shape.parameters
-    return part * FP32 * (3 * passes * shape.parameters + 2 * shape.matrices / ranks)
+    a_pass = shape.parameters + shape.matrices + (1 if cuda else 2) * shape.parameters
+    muon = 2 * shape.matrices / (ranks if cuda else 1) if optimizer == "muon" else 0
+    return part * FP32 * (passes * a_pass + muon)
 
 
 @dataclass(frozen=True)
@@ -227,7 +236,8 @@ def estimate(shape: Shape, work: Work, machine: Machine) -> list[Estimate]:
             if needed.total <= machine.memory:
                 break
         compute = step_flops(shape, layout, work) / (machine.gpus * machine.flops * machine.efficiency)
-        network = step_traffic(shape, layout, ranks=machine.gpus, passes=passes) / machine.bandwidth
+        traffic = step_traffic(shape, layout, ranks=machine.gpus, passes=passes, optimizer=work.optimizer)
+        network = traffic / machine.bandwidth
         fits = needed.total <= machine.memory
         out.append(Estimate(layout, rows, passes, needed, fits, compute, network, work.steps))
     return out

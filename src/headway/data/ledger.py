@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,10 +46,22 @@ class Ledger:
         """All that was counted, for `recall`."""
         return {"seen": self.seen, "cut": self.cut, "limit": self.limit, "worst": self.worst}
 
-    def recall(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Goes on from what `state` gave."""
-        self.seen, self.cut, self.limit = (dict(state[name]) for name in ("seen", "cut", "limit"))
-        self.worst = {part: (length, where) for part, (length, where) in state["worst"].items()}
+    def recall(self, state: Any) -> bool:
+        """Goes on from what `state` gave; False, and nothing is changed, if a file holds what it never gives."""
+        try:
+            seen, cut, limit = (dict(state[name]) for name in ("seen", "cut", "limit"))
+            worst = {part: (length, where) for part, (length, where) in state["worst"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False
+        counts = [*seen.values(), *cut.values(), *limit.values(), *(length for length, _ in worst.values())]
+        if not all(type(count) is int and count > 0 for count in counts) or not seen.keys() >= cut.keys():
+            return False
+        if not cut.keys() == limit.keys() == worst.keys() or not all(
+            isinstance(where, str) for _, where in worst.values()
+        ):
+            return False
+        self.seen, self.cut, self.limit, self.worst = seen, cut, limit, worst
+        return True
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -71,8 +71,7 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
     """The rows as examples on disk, with the ledger of what was cut: written once, mapped into memory ever after.
     Interrupted, it goes on after its last mark: rows before it are read again but not prepared again."""
     found = Store.open(folder, key)
-    if found is not None:
-        task.ledger.recall(found.note["ledger"])
+    if found is not None and task.ledger.recall(found.note.get("ledger")):
         return found
     with Draft(folder, key=key) as draft:
         done = draft.note.get("rows", 0)
@@ -81,7 +80,8 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
                 continue
             examples = task.examples(row)  # also of the last row before the mark: a task may look back at one
             if number == done:
-                task.ledger.recall(draft.note["ledger"])
+                if not task.ledger.recall(draft.note.get("ledger")):
+                    raise DataError(f"{folder}: the mark of an earlier attempt is damaged and now gone; start again")
                 continue
             for example in examples:
                 draft.add({**example, "where": row.where})

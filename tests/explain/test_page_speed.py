@@ -67,7 +67,7 @@ def test_a_change_of_a_large_page(
     page = show(large())
     page.execute_async_script(GO, section)
     page.execute_async_script(GO, f"{section} {place}")
-    for name in ("head", "query", "key"):
+    for name in ("layer", "head", "query", "key"):
         times = []
         for _ in range(ROUNDS):
             before = spent()

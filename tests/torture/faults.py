@@ -28,4 +28,5 @@ FAULTS: dict[str, Fault] = {
     "SIGKILL 20 times in one run": disks.killed_twenty_times,
     "SIGKILL of one of two ranks": ranks.rank_killed,
     "SIGKILL of a rank, resumed by more or fewer": ranks.ranks_changed,
+    "out of memory on one of two ranks": ranks.rank_out_of_memory,
 }

@@ -149,28 +149,30 @@ class Hungry(nn.Module):
         return self.model(ids) + (wide * wide).mean() * 0
 
 
-def even_source() -> ToySource:
+def even_source(source: ToySource | None = None) -> ToySource:
     """Every example of one length, so that every batch takes the same room."""
-    source = ToySource()
+    source = source or ToySource()
     source.examples = [np.resize(example, 6) for example in source.examples]
     return source
 
 
+HELD: list[torch.Tensor] = []  # until the process ends
+
+
+def limit(megabytes: int) -> None:
+    """This process may take so much more; what the heap had free before is taken first."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
+    with contextlib.suppress(RuntimeError, MemoryError):
+        while True:
+            HELD.append(torch.empty(2**18))
+    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 2**20, resource.RLIM_INFINITY))
+
+
 def out_of_memory(random: Random, folder: Path) -> Trial:
     megabytes = random.randint(30, 60)
-    settings = {"source": even_source(), "steps": 3}
-    held: list[torch.Tensor] = []
-
-    def limit() -> None:
-        """Room for two rows going forward and back, not for four; what the heap had free before is taken first."""
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
-        with contextlib.suppress(RuntimeError, MemoryError):
-            while True:
-                held.append(torch.empty(2**18))
-        resource.setrlimit(resource.RLIMIT_AS, (used + 7 * megabytes * 2**20, resource.RLIM_INFINITY))
-
-    life = Life(folder, model=lambda: Hungry(megabytes), first=limit, **settings)
+    settings = {"source": even_source(), "steps": 3}  # room for two rows going forward and back, not for four
+    life = Life(folder, model=lambda: Hungry(megabytes), first=lambda: limit(7 * megabytes), **settings)
     assert life.end() == 0, life.error or "the process died"
     found = outcome(folder)
     told = [entry for entry in found["history"] if "warning" in entry]

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from functools import cache, partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,11 @@ class Lives:
     def kill(self, rank: int, *, notice: float) -> list[int]:
         """A rank dies. So many seconds later the others are asked to stop, and in the end made to; all exit codes."""
         os.kill(self.lives[rank].pid, signal.SIGKILL)
+        return self.fall(notice=notice)
+
+    def fall(self, *, notice: float) -> list[int]:
+        """One has ended, or ends now, and not well: so do the others."""
+        wait([life.process.sentinel for life in self.lives])
         time.sleep(notice)
         for life in self.lives:
             if life.process.is_alive():

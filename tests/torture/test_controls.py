@@ -152,3 +152,8 @@ def test_with_the_first_ranks_random_stream_for_all_resuming_is_not_exact(tmp_pa
 def test_a_gradient_that_depends_on_the_number_of_ranks_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(step.Stepper, "_weight", lambda self, count: self.factor / count)
     fails(ranks.ranks_changed, tmp_path, match="norm differs")
+
+
+def test_ranks_that_do_not_find_the_note_run_out_of_memory_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(step.Stepper, "take_up_split", lambda self: [])
+    fails(ranks.rank_out_of_memory, tmp_path, match="it did not go on")

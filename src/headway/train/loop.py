@@ -148,13 +148,14 @@ class Run:
         """Start afresh, or from the newest valid state."""
         if not resume and self.world.share(bool(states(self.training))):
             raise TrainingError(f"{self.training}: holds an earlier run's states; resume it or choose another folder")
-        length, warnings = 0, []
+        length, warnings = 0, list[str]()
         if resume:
             loaded = latest(self)
             warnings, length = loaded.warnings + restore(self, loaded), loaded.state["journal"]
             self.saved = self.status.step
         else:
             rng.seed_all(self.settings.seed + self.world.rank)
+        warnings += self.stepper.take_up_split()
         self.world.first(lambda: clean(self.training))
         if self.world.main:
             self.journal = Journal(self.training / "metrics.jsonl", length=length)

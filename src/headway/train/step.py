@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
 from headway.errors import TrainingError
 from headway.train import rng
@@ -24,6 +25,8 @@ from headway.train.autopsy import Case, autocast
 from headway.train.blame import is_out_of_memory, lines
 from headway.train.source import LossFunction, Source
 from headway.train.world import Replica, World
+
+SPLIT = "out-of-memory.json"  # in a run's training/: the number of micro-batches to go on with
 
 
 @dataclass
@@ -144,16 +147,26 @@ class Stepper:
         return self.factor * self.world.size / count
 
     def _halve(self, rows: int, error: BaseException) -> None:
-        if self.world.size > 1:
-            raise TrainingError(
-                f"out of memory on one of {self.world.size} ranks; resume with accumulate={self.accumulate * 2}"
-            ) from error
-        if self.accumulate >= rows:
+        if self.accumulate * self.world.size >= rows:
             raise TrainingError(
                 "out of memory with a single example; use a shorter length or a smaller model"
             ) from error
+        if self.world.size > 1:  # the others are in the middle of the step and wait: all begin anew, and find the note
+            save_json(self.training / SPLIT, {"accumulate": self.accumulate * 2})
+            raise TrainingError(
+                f"out of memory on one of {self.world.size} ranks; resumed (torchrun --max-restarts does it by itself) "
+                f"the run goes on with {self.accumulate * 2} micro-batches a step (same result)"
+            ) from error
         self.accumulate *= 2
         self.warn(f"out of memory: each batch is now computed in {self.accumulate} micro-batches (same result)")
+
+    def take_up_split(self) -> list[str]:
+        """Halve the micro-batches as ranks before these found they must; what the user should know about it."""
+        found = self.world.share(self.world.first(lambda: _noted(self.training / SPLIT)))
+        if found <= self.accumulate:
+            return []
+        self.accumulate = found
+        return [f"out of memory on a rank before: each batch is now computed in {found} micro-batches (same result)"]
 
     def _blame(self, model: nn.Module, batches: list[Batch], case: Case, *, lost: bool) -> TrainingError:
         """Find the micro-batch and the module at fault; whichever rank has them keeps them for `headway replay`, and
@@ -180,3 +193,12 @@ class Stepper:
             f"step {case.step}: the loss or its gradient is not finite; first seen at: {culprit}; "
             f"batch: {lines(case.batch.where)}. The weights were not updated: lower lr, or look at these lines; {kept}"
         )
+
+
+def _noted(path: Path) -> int:
+    if not path.exists():
+        return 0
+    found = read_json(path).get("accumulate")
+    if type(found) is not int or found < 1:
+        raise TrainingError(f"{path}: accumulate is {found!r}, not a number of micro-batches; remove the file")
+    return found

@@ -46,7 +46,7 @@ def parent(inputs: int, seed: int, *, only: list[str], sums: dict[str, Counter[s
         command = [sys.executable, "-m", "fuzz.run", "--child", "--inputs", str(inputs), "--seed", str(seed)]
         command += ["--done", str(done), "--only", *only]
         name = ""
-        with (CRASHES / "stderr.txt").open("wb") as log, subprocess.Popen(command, stdout=-1, stderr=log) as process:
+        with (CRASHES / "stderr.txt").open("ab") as log, subprocess.Popen(command, stdout=-1, stderr=log) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 found = json.loads(line)
@@ -61,7 +61,10 @@ def parent(inputs: int, seed: int, *, only: list[str], sums: dict[str, Counter[s
                     print(f"{sum(each['inputs'] for each in sums.values()):,} inputs", flush=True)
         alive = process.returncode == 0
         if not alive:
-            print(f"{name}: died with exit code {process.returncode}; its last input is kept in {CRASHES}", flush=True)
+            said = (CRASHES / "stderr.txt").read_text(errors="replace").strip().splitlines()[-1:]
+            print(
+                f"{name}: died with exit code {process.returncode}, {said}; its last input is in {CRASHES}", flush=True
+            )
             sums.setdefault(name, Counter()).update({"faults": 1})
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from headway.cli import main
+from headway.cli import app, main
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "docs/train.md", "docs/generate.md", "docs/explain.md"]
+NAMED = ["docs/trust.md", "docs/many.md"]  # whose commands take hosts, hours or faults
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 PLACEHOLDER = re.compile(r"\[|…|\b(TASK|MODEL|DATA|INPUT|DIR|FOLDER)\b")
 
@@ -62,8 +64,22 @@ def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, 
     assert ran >= 2, f"{page}: nothing was run"
 
 
+@pytest.mark.parametrize("page", NAMED)
+def test_the_commands_that_are_not_run_exist(page: str) -> None:
+    """With the options they are shown with; what is said of a command within a line names one, too."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = [line for _, text in blocks(page) for line in text.splitlines() if "headway " in line]
+    for line in shown:
+        name, *words = re.sub(r"[\[\]]", " ", line.split("headway ", 1)[1]).split()
+        known = {option for parameter in commands[name].params for option in parameter.opts}
+        unknown = [word for word in words if word.startswith("--") and word not in known]
+        assert not unknown, f"{page}: {line}"
+    said = re.findall(r"`headway ([a-z-]+)", (REPOSITORY / page).read_text(encoding="utf-8"))
+    assert shown and said and set(said) <= set(commands), f"{page}: {set(said) - set(commands)}"
+
+
 def test_the_pages_link_to_files_that_exist() -> None:
-    for page in [*PAGES, "CONTRIBUTING.md", "docs/results.md", "docs/seeds.md", "docs/add-a-family.md"]:
+    for page in [*PAGES, *NAMED, "CONTRIBUTING.md", "docs/results.md", "docs/seeds.md", "docs/add-a-family.md"]:
         path = REPOSITORY / page
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / target).exists(), f"{page} links to {target}, which is not there"

@@ -52,8 +52,10 @@ class Attention(nn.Module):
         bias: Tensor | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: LayerCache | None = None,
+        last: bool = False,  # only the last token asks; all are looked at
     ) -> Tensor:
-        q = self.q(self._turn(self._split(self.query(x), self.heads), self.query_norm, rotary))
+        asking, angles = (x[:, -1:], _last(rotary)) if last else (x, rotary)
+        q = self.q(self._turn(self._split(self.query(asking), self.heads), self.query_norm, angles))
         if memory is not None and cache is not None and cache.length:
             k, v = cache.keys, cache.values  # the source's keys and values, computed at the first step
         else:
@@ -87,3 +89,7 @@ class Attention(nn.Module):
         if heard is weights and not dropout:
             return attend(q, k, v, mask=mask, bias=bias, scale=scale)
         return drop(heard, dropout) @ repeat_groups(v, self.heads)
+
+
+def _last(rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
+    return None if rotary is None else (rotary[0][..., -1:, :], rotary[1][..., -1:, :])

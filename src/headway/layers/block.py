@@ -46,6 +46,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, keep: Tensor | None = None) -> Tensor:
         branch = f(x if self.post else normalise(self.norm, x, keep))
+        x, keep = x[:, -branch.shape[1] :], None if keep is None else keep[:, -branch.shape[1] :]  # f may give the last
         if self.training and self.dropout:
             branch = drop(branch, self.dropout)
         if torch.is_grad_enabled() or self.branch.listening:
@@ -84,13 +85,12 @@ class Block(nn.Module):
         memory_mask: Mask = EVERYTHING,
         cross_cache: LayerCache | None = None,
         keep: Tensor | None = None,
-        last: bool = False,  # only the last token is wanted: what follows the attention is left out for the others
+        last: bool = False,  # only the last token is wanted; mask and bias are for its query alone
     ) -> Tensor:
         x = self.attention_residual(
-            x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache), keep=keep
+            x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache, last=last), keep=keep
         )
-        if last:
-            x, keep = x[:, -1:], None if keep is None else keep[:, -1:]
+        keep = None if keep is None else keep[:, -x.shape[1] :]
         if self.cross is not None and self.cross_residual is not None:
             cross = self.cross
             x = self.cross_residual(

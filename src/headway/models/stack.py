@@ -55,8 +55,11 @@ class Stack(nn.Module):
         rotary = None if self.rotary is None else self.rotary(positions, bound, dtype=x.dtype)
         bias = self._score_bias(queries, keys, x.device)
         real = keep[:, -queries:] if keep is not None else None
-        alone = last and not self._heard()
+        alone = last and packing is None and not self._heard()
         for layer, block in enumerate(self.blocks):
+            ends = alone and layer == len(self.blocks) - 1
+            if ends:
+                queries, bias = 1, self._score_bias(1, keys, x.device)
             x = block(
                 x,
                 mask=self._windowed(mask, layer, queries=queries, keys=keys, device=x.device),
@@ -67,7 +70,7 @@ class Stack(nn.Module):
                 memory_mask=memory_mask,
                 cross_cache=cache.cross[layer] if cache is not None else None,
                 keep=real,
-                last=alone and layer == len(self.blocks) - 1,
+                last=ends,
             )
         if alone and real is not None:
             real = real[:, -1:]

@@ -7,8 +7,14 @@ import torch
 from support.subjects import make
 
 from headway import inspect
+from headway.models import stack
 
 DECODERS = ["gpt2", "llama", "mistral window", "modern decoder", "classic decoder"]
+
+
+@pytest.fixture(autouse=True)
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "LAST", 2)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -37,5 +43,5 @@ def test_the_others_are_left_out_unless_somebody_listens() -> None:
     model(**subject.inputs, last=True)
     with inspect.record(model, "*feedforward_residual.branch") as seen:
         model(**subject.inputs, last=True)
-    assert lengths == [1, 7]
+    assert lengths == [2, 7]
     assert all(value[0].shape[1] == 7 for value in seen.values())

@@ -7,6 +7,8 @@ from typing import Any
 
 from headway.errors import DataError, HeadwayError
 
+MOST = 2**53  # more than can be counted: a number from a damaged file
+
 
 @dataclass
 class Ledger:
@@ -54,7 +56,7 @@ class Ledger:
         except (KeyError, TypeError, ValueError, AttributeError):
             return False
         counts = [*seen.values(), *cut.values(), *limit.values(), *(length for length, _ in worst.values())]
-        if not all(type(count) is int and count > 0 for count in counts) or not seen.keys() >= cut.keys():
+        if not all(type(count) is int and 0 < count < MOST for count in counts) or not seen.keys() >= cut.keys():
             return False
         if not cut.keys() == limit.keys() == worst.keys() or not all(
             isinstance(where, str) for _, where in worst.values()

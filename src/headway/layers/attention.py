@@ -52,9 +52,9 @@ class Attention(nn.Module):
         bias: Tensor | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: LayerCache | None = None,
-        last: bool = False,  # only the last token asks; all are looked at
+        last: int = 0,  # only so many of the last tokens ask; all are looked at
     ) -> Tensor:
-        asking, angles = (x[:, -1:], _last(rotary)) if last else (x, rotary)
+        asking, angles = (x[:, -last:], _last(rotary, last)) if last else (x, rotary)
         q = self.q(self._turn(self._split(self.query(asking), self.heads), self.query_norm, angles))
         if memory is not None and cache is not None and cache.length:
             k, v = cache.keys, cache.values  # the source's keys and values, computed at the first step
@@ -91,5 +91,5 @@ class Attention(nn.Module):
         return drop(heard, dropout) @ repeat_groups(v, self.heads)
 
 
-def _last(rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
-    return None if rotary is None else (rotary[0][..., -1:, :], rotary[1][..., -1:, :])
+def _last(rotary: tuple[Tensor, Tensor] | None, count: int) -> tuple[Tensor, Tensor] | None:
+    return None if rotary is None else (rotary[0][..., -count:, :], rotary[1][..., -count:, :])

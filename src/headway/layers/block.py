@@ -85,7 +85,7 @@ class Block(nn.Module):
         memory_mask: Mask = EVERYTHING,
         cross_cache: LayerCache | None = None,
         keep: Tensor | None = None,
-        last: bool = False,  # only the last token is wanted; mask and bias are for its query alone
+        last: int = 0,  # only so many of the last tokens are wanted; mask and bias are for their queries alone
     ) -> Tensor:
         x = self.attention_residual(
             x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache, last=last), keep=keep

@@ -15,6 +15,8 @@ from headway.layers.positions import RelativeBias, RelativeBiasConfig, Rotary, a
 from headway.layers.tap import Tap
 from headway.models.config import StackConfig
 
+LAST = 16  # tokens that the last block works for when one is wanted: a product with one alone rounds otherwise
+
 
 class Stack(nn.Module):
     def __init__(self, config: StackConfig):
@@ -55,11 +57,11 @@ class Stack(nn.Module):
         rotary = None if self.rotary is None else self.rotary(positions, bound, dtype=x.dtype)
         bias = self._score_bias(queries, keys, x.device)
         real = keep[:, -queries:] if keep is not None else None
-        alone = last and packing is None and not self._heard()
+        alone = last and queries > LAST and packing is None and not self._heard()
         for layer, block in enumerate(self.blocks):
             ends = alone and layer == len(self.blocks) - 1
             if ends:
-                queries, bias = 1, self._score_bias(1, keys, x.device)
+                queries, bias = LAST, self._score_bias(LAST, keys, x.device)
             x = block(
                 x,
                 mask=self._windowed(mask, layer, queries=queries, keys=keys, device=x.device),
@@ -70,10 +72,10 @@ class Stack(nn.Module):
                 memory_mask=memory_mask,
                 cross_cache=cache.cross[layer] if cache is not None else None,
                 keep=real,
-                last=ends,
+                last=LAST if ends else 0,
             )
         if alone and real is not None:
-            real = real[:, -1:]
+            real = real[:, -LAST:]
         x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
         x = x[:, -1:] if last else x
         dropout = self.config.final_dropout if self.training else 0.0

@@ -88,7 +88,13 @@ def lines(where: list[str], *, shown: int = 8) -> str:
     return ", ".join(where[:shown]) + more
 
 
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "bad_alloc", "unable to allocate")
+OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "bad_alloc",
+    "unable to allocate",
+    "could not create a primitive",  # all that oneDNN says of a matrix product for which there is no room
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -26,10 +26,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(autouse=True)
-def no_picture(request, monkeypatch):
-    if "curves" not in request.node.name:
-        monkeypatch.setattr(loop, "draw_curves", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("no_picture")
 
 
 def trained(folder: Path, *, model: nn.Module | None = None, **options) -> tuple[dict, list[float]]:
@@ -37,10 +34,6 @@ def trained(folder: Path, *, model: nn.Module | None = None, **options) -> tuple
     model = model or toy.ToyModel(dropout=0.0)
     result = toy.toy_fit(folder, model=model, **options)
     return dict(model.state_dict()), [entry["loss"] for entry in result.history if "loss" in entry]
-
-
-def close(left: dict, right: dict, tolerance: float) -> bool:
-    return all(torch.allclose(left[name], right[name], atol=tolerance, rtol=0) for name in left)
 
 
 def mean_of_means(model: nn.Module, batch) -> Loss:
@@ -53,11 +46,11 @@ def test_accumulation_changes_nothing(tmp_path):
     weights, losses = trained(tmp_path / "1", accumulate=1)
     for accumulate in (2, 4, 9):  # 9: more micro-batches than examples
         again, losses_again = trained(tmp_path / str(accumulate), accumulate=accumulate)
-        assert close(weights, again, 2e-5)
+        assert toy.close(weights, again, 2e-5)
         assert losses_again == pytest.approx(losses, abs=1e-5)
     wrong, _ = trained(tmp_path / "a", accumulate=1, loss=mean_of_means)
     wrong_again, _ = trained(tmp_path / "b", accumulate=4, loss=mean_of_means)
-    assert not close(wrong, wrong_again, 1e-3)
+    assert not toy.close(wrong, wrong_again, 1e-3)
 
 
 def test_one_step_is_the_mean_loss_of_the_whole_batch(tmp_path):
@@ -101,7 +94,7 @@ def test_recomputed_blocks_give_the_same_gradients(tmp_path):
         return {"weights": model.state_dict(), "calls": len(calls), "own": "forward" in vars(model.blocks[0])}
 
     plain, thrifty = run("plain"), run("thrifty", checkpoint_activations=True)
-    assert close(plain["weights"], thrifty["weights"], 0.0)
+    assert toy.close(plain["weights"], thrifty["weights"], 0.0)
     assert (plain["calls"], thrifty["calls"], thrifty["own"]) == (3, 6, False)
     with pytest.raises(ConfigError, match="no blocks"):
         toy.toy_fit(tmp_path / "none", model=nn.Linear(2, 2), checkpoint_activations=True)
@@ -201,7 +194,7 @@ def test_fp16_overflow_skips_the_update_and_halves_the_scale(tmp_path):
 
     result = toy.toy_fit(tmp_path, model=model, precision="fp16", loss=steep, steps=2)
     assert [entry.get("skipped") for entry in result.history] == [1, 1]
-    assert close(before, model.state_dict(), 0.0)
+    assert toy.close(before, model.state_dict(), 0.0)
     assert load_state(states(tmp_path / "training")[0])["stepper"]["scale"]["value"] == 2.0**14
 
 

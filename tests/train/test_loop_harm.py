@@ -10,20 +10,13 @@ import torch
 from torch import nn
 
 from headway.errors import HeadwayError, TrainingError
-from headway.train import loop
 from headway.train.state import load_state, states
 from headway.train.step import SPLIT
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
 
 
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch):
-    monkeypatch.setattr(loop, "draw_curves", lambda *_: None)
-
-
-def close(left: dict, right: dict, tolerance: float) -> bool:
-    return all(torch.allclose(left[name], right[name], atol=tolerance, rtol=0) for name in left)
+pytestmark = pytest.mark.usefixtures("no_picture")
 
 
 # out of memory
@@ -60,7 +53,7 @@ def test_out_of_memory_halves_the_micro_batch(tmp_path, error, text):
     source = toy.ToySource()
     result = toy.toy_fit(tmp_path / "cramped", model=cramped, source=source, accumulate=1)
     assert result.steps == 14 and cramped.failed == 1
-    assert close(roomy.state_dict(), cramped.state_dict(), 0.0)  # as if it had been split from the start
+    assert toy.close(roomy.state_dict(), cramped.state_dict(), 0.0)  # as if it had been split from the start
     assert [entry["warning"] for entry in result.history if "warning" in entry] == [
         "out of memory: each batch is now computed in 2 micro-batches (same result)"
     ]
@@ -123,7 +116,7 @@ def test_a_gradient_that_is_not_finite_is_named(tmp_path):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(TrainingError, match=r"step 1:.*the gradient of first\.weight"):
         toy.toy_fit(tmp_path, model=model)
-    assert close(before, model.state_dict(), 0.0)
+    assert toy.close(before, model.state_dict(), 0.0)
 
 
 def test_minus_infinity_in_a_mask_is_not_blamed(tmp_path):

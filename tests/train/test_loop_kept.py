@@ -9,19 +9,12 @@ import torch
 from torch import nn
 
 from headway.errors import TrainingError
-from headway.train import loop
 from headway.train.state import load_state, load_tensors, states
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
 
 
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch):
-    monkeypatch.setattr(loop, "draw_curves", lambda *_: None)
-
-
-def close(left: dict, right: dict, tolerance: float) -> bool:
-    return all(torch.allclose(left[name], right[name], atol=tolerance, rtol=0) for name in left)
+pytestmark = pytest.mark.usefixtures("no_picture")
 
 
 def scripted(*values: float):
@@ -68,7 +61,7 @@ def test_evaluating_changes_nothing(tmp_path):
     rare, often = toy.ToyModel(), toy.ToyModel()
     toy.toy_fit(tmp_path / "rare", model=rare)
     toy.toy_fit(tmp_path / "often", model=often, evaluate=toy.toy_evaluate, eval_every=1)
-    assert close(rare.state_dict(), often.state_dict(), 0.0)
+    assert toy.close(rare.state_dict(), often.state_dict(), 0.0)
 
 
 def test_a_lost_best_file_is_told(tmp_path):

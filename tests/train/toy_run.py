@@ -94,3 +94,7 @@ def toy_fit(folder: Path, *, model: nn.Module | None = None, source: ToySource |
     arguments = {name: options.pop(name) for name in names if name in options}
     arguments.setdefault("loss", toy_loss)
     return fit(model or ToyModel(), source or ToySource(), settings=toy_settings(**options), folder=folder, **arguments)
+
+
+def close(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor], tolerance: float) -> bool:
+    return all(torch.allclose(left[name], right[name], atol=tolerance, rtol=0) for name in left)

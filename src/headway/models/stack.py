@@ -84,7 +84,8 @@ class Stack(nn.Module):
     def _heard(self) -> bool:
         """Whether somebody listens at the end, or learns: then nothing is left out."""
         end = (self.blocks[-1], self.final, self.final_norm)
-        heard = any(part._forward_hooks for module in end if module is not None for part in module.modules())
+        parts = [part for module in end if module is not None for part in module.modules()]
+        heard = any(part._forward_hooks or part._forward_pre_hooks for part in parts)
         return heard or self.training or torch.is_grad_enabled()
 
     def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:

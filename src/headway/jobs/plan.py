@@ -101,7 +101,7 @@ def make_plan(
 def saved_plan(folder: str | Path) -> Plan:
     path = Path(folder) / "training" / PLAN
     if not path.exists():
-        raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to go on with; name the run by --out FOLDER")
+        raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to go on with; name it by --out")
     plan: Plan = from_dict(Plan, read_json(path), path=str(path))
     try:
         plan.settings()

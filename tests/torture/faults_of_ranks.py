@@ -89,7 +89,8 @@ def rank_out_of_memory(random: Random, folder: Path) -> Trial:
         codes = lives.fall(notice=random.uniform(0, 0.2))
         if any(codes):
             told = [life.error for life in lives.lives if life.error]
-            assert told and all("out of memory on one of 2 ranks" in error for error in told), (codes, told)
+            understood = told and all("out of memory on one of 2 ranks" in error for error in told)
+            assert understood, (codes, told, lives.said(codes))
             times += 1
     assert not any(codes), f"it did not go on: {told}"
     found, split = outcome(folder), 2**times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -157,10 +158,13 @@ def even_source(source: ToySource | None = None) -> ToySource:
 
 
 HELD: list[torch.Tensor] = []  # until the process ends
+ARENA_MAX = -8  # of malloc.h
 
 
 def limit(megabytes: int) -> None:
-    """This process may take so much more; what the heap had free before is taken first."""
+    """This process may take so much more; what the heap had free before is taken first. A thread begun later takes its
+    memory from the same heap: one of its own would hold up to 128 MiB of addresses, used or not."""
+    assert ctypes.CDLL(None).mallopt(ARENA_MAX, 1)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
     with contextlib.suppress(RuntimeError, MemoryError):

@@ -50,8 +50,12 @@ class Lives:
     def end(self) -> None:
         """Wait for the end of all; they must succeed."""
         codes = [life.end() for life in self.lives]
-        said = [self._said(rank).read_text()[-2000:] for rank, code in enumerate(codes) if code]
-        assert not any(codes), f"exit codes of the ranks: {codes}; {[life.error for life in self.lives]} {said}"
+        errors = [life.error for life in self.lives]
+        assert not any(codes), f"exit codes of the ranks: {codes}; {errors} {self.said(codes)}"
+
+    def said(self, codes: list[int]) -> list[str]:
+        """The last words of the ranks that failed."""
+        return [self._said(rank).read_text()[-2000:] for rank, code in enumerate(codes) if code]
 
     def kill(self, rank: int, *, notice: float) -> list[int]:
         """A rank dies. So many seconds later the others are asked to stop, and in the end made to; all exit codes."""

@@ -65,6 +65,15 @@ def test_out_of_memory_with_one_example_is_told(tmp_path):
         toy.toy_fit(tmp_path, model=Cramped(toy.ToyModel(), MemoryError, "", rows=0))
 
 
+def test_out_of_memory_where_no_smaller_batch_helps_is_told(tmp_path):
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        return {"score": float(torch.empty(2**60).sum())}
+
+    with pytest.raises(TrainingError, match=r"an evaluation or a save.*the last state is whole"):
+        toy.toy_fit(tmp_path, evaluate=evaluate, steps=4, save_every=1, eval_every=2)
+    assert load_state(states(tmp_path / "training")[0])["status"]["step"] == 1
+
+
 def test_other_errors_are_not_taken_for_it(tmp_path):
     with pytest.raises(RuntimeError, match="shapes differ"):
         toy.toy_fit(tmp_path, model=Cramped(toy.ToyModel(), RuntimeError, "shapes differ"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -102,3 +103,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in OUT_OF_MEMORY)
+
+
+@contextmanager
+def needing_room() -> Iterator[None]:
+    """What needs memory and cannot be cut into smaller parts: an update, an evaluation, a save."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            f"out of memory in an update, an evaluation or a save, where smaller micro-batches do not help ({error}); "
+            "the last state is whole. Free memory and resume, or use a smaller model or fewer optimiser states (lora)"
+        ) from error

@@ -24,7 +24,7 @@ from headway.tasks.share import among
 from headway.train import rng
 from headway.train.average import Average
 from headway.train.best import Best
-from headway.train.blame import lines, require_finite
+from headway.train.blame import lines, needing_room, require_finite
 from headway.train.log import Journal, Window, draw_curves, reporter
 from headway.train.optim import build_optimizers
 from headway.train.pace import Pace
@@ -82,7 +82,8 @@ def fit(
         stack.callback(run.tell, "on_end")
         interrupt = stack.enter_context(listening())
         run.begin(resume=resume)
-        return run.end(run.train(interrupt))
+        with needing_room():
+            return run.end(run.train(interrupt))
 
 
 class Run:

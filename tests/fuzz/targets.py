@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from fuzz import seeds
@@ -25,6 +27,7 @@ from headway.bundle import Bundle, architecture_of, rules_of
 from headway.checkpoints import TensorFiles, read_header, read_json, save_tensors
 from headway.checkpoints.json_tensors import read_json_tensors
 from headway.checkpoints.sentence import sentence_settings
+from headway.data import draft
 from headway.data.builtin import builtin
 from headway.data.check import check
 from headway.data.dataset import open_files
@@ -138,6 +141,21 @@ def read_store(path: Path) -> object:
     return "prepared anew"
 
 
+def read_mark(path: Path) -> object:
+    """The same examples, half prepared when the process died, beside a mark that lies: gone on with or prepared anew,
+    they are those that were to be prepared."""
+    folder = path.parent / "examples"
+    shutil.rmtree(folder, ignore_errors=True)
+    half = folder.with_name(".examples-draft")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir()
+    for file, content in (_draft() | {path.name: path.read_bytes()}).items():
+        (half / file).write_bytes(content)
+    task, store = _prepared(folder)
+    assert _contents(store) == _stored(), "other examples than those that were to be prepared"
+    return len(task.ledger.lines())
+
+
 def make_examples(path: Path) -> object:
     """Any text at all as an example of every task."""
     text = path.read_bytes().decode("utf-8", "replace").replace("\0", " ")
@@ -231,11 +249,11 @@ def _model_folder() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
-def _prepared(folder: Path) -> tuple[Any, Store]:
+def _prepared(folder: Path, *, rows: Callable[[list[Row]], Iterable[Row]] = iter) -> tuple[Any, Store]:
     """Four short texts and one that is cut, by the door through which training comes."""
     task = replace(_task("classify"))  # its ledger is empty
-    rows = [Row({"text": "so so " * n, "label": task.labels[0]}, f"f.csv:{n}") for n in (1, 2, 3, 4, 3000)]
-    return task, prepare(task, rows, folder, key="k")
+    all_rows = [Row({"text": "so so " * n, "label": task.labels[0]}, f"f.csv:{n}") for n in (1, 2, 3, 4, 3000)]
+    return task, prepare(task, rows(all_rows), folder, key="k")
 
 
 def _contents(store: Store) -> list[Any]:
@@ -253,6 +271,20 @@ def _store() -> dict[str, bytes]:
 
 
 @cache
+def _draft() -> dict[str, bytes]:
+    """As the third row's end leaves it, with a mark after every row."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(draft, "MARK_BYTES", 1):
+        with contextlib.suppress(KeyboardInterrupt):
+            _prepared(Path(folder) / "s", rows=_interrupted)
+        return {path.name: path.read_bytes() for path in (Path(folder) / ".s-draft").iterdir()}
+
+
+def _interrupted(rows: list[Row]) -> Iterator[Row]:
+    yield from rows[:3]
+    raise KeyboardInterrupt
+
+
+@cache
 def _stored() -> list[Any]:
     with tempfile.TemporaryDirectory() as folder:
         return _contents(_prepared(Path(folder) / "s")[1])
@@ -260,7 +292,7 @@ def _stored() -> list[Any]:
 
 def _sealed(text: bytes, others: Any, random: Any) -> bytes:
     """A lie about a store that its own checksum agrees with, most of the time."""
-    from headway.data.draft import _seal
+    from headway.data.sealed import _seal
 
     out = lied(text, others, random)
     try:
@@ -303,5 +335,6 @@ TARGETS = [
     Target("image", "x.png", _pictures(), read_picture, damaged, 3),
     Target("idx", "train-images-idx3-ubyte", [IDX], read_idx, damaged, 1),
     Target("store index", "index.json", [_store()["index.json"]], read_store, _sealed, 2),
+    Target("store mark", "mark.json", [_draft()["mark.json"]], read_mark, _sealed, 2),
     Target("examples", "x.txt", seeds.FILES, make_examples, damaged, 2),
 ]

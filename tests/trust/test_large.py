@@ -18,7 +18,7 @@ from support import preparing
 from support.bad_files import FORMATS, begun, opened, sound
 
 from headway import tasks
-from headway.data import draft
+from headway.data import draft, sealed
 from headway.data.store import Store
 from headway.errors import DataError
 from headway.tasks.source import prepare
@@ -160,6 +160,26 @@ def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeyp
     assert opened_again.ledger.lines() == whole.ledger.lines()
 
 
+@pytest.mark.parametrize("lie", [0, -1, 149, 151, 10**9, 150.0, "150", True, None])
+def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path: Path) -> None:
+    """Followed, it would leave rows out or take some twice."""
+    path = tmp_path / "x.jsonl"
+    path.write_text(sound("classify", "jsonl", count=400), encoding="utf-8")
+    data = opened("classify", path)
+    prepare(begun("classify", data), data.train(), tmp_path / "whole", key="k")
+    task = begun("classify", data)
+    with pytest.raises(KeyboardInterrupt), draft.Draft(tmp_path / "again", key="k") as writing:
+        for row in list(data.train())[:150]:
+            for example in task.examples(row):
+                writing.add({**example, "where": row.where})
+        writing.mark({"rows": lie, "ledger": task.ledger.state()})
+        raise KeyboardInterrupt
+    with pytest.raises(DataError, match="damaged and now gone; start again"):
+        prepare(begun("classify", data), data.train(), tmp_path / "again", key="k")
+    prepare(begun("classify", data), data.train(), tmp_path / "again", key="k")
+    assert preparing.checksum(tmp_path / "again") == preparing.checksum(tmp_path / "whole")
+
+
 def half_done(folder: Path) -> Path:
     """A draft of 60 examples, marked at the fiftieth."""
 
@@ -172,9 +192,11 @@ def half_done(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}-draft")
 
 
-@pytest.mark.parametrize(
-    "damage", ["nothing", "another key", "a flipped byte", "a cut file", "a false mark", "no file"]
-)
+DAMAGES = ["nothing", "another key", "a flipped byte", "a flipped byte in the last file", "a cut file", "a false mark",
+           "no file", "a link"]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path) -> None:
     place = half_done(tmp_path / "s")
     values = place / "ids.bin"
@@ -225,10 +247,10 @@ def test_a_false_mark_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"precious" * 100)
     place = half_done(tmp_path / "s")
-    said = draft.read_sealed(place / draft.MARK)
+    said = sealed.read_sealed(place / draft.MARK)
     assert said is not None
     said["files"]["../mine"] = {"bytes": 3, "checksum": ""}
-    draft.write_sealed(place / draft.MARK, said)
+    sealed.write_sealed(place / draft.MARK, said)
     with draft.Draft(tmp_path / "s", key="k") as writing:
         assert writing.count == 0
     assert mine.read_bytes() == b"precious" * 100

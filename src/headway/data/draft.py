@@ -8,25 +8,22 @@ on from there. Idea: a database's write-ahead log and its checkpoints.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from headway.data.sealed import WHERE, file_names, hashed, is_whole, mapped, read_sealed, write_sealed
 from headway.errors import DataError, HeadwayError
 
 INDEX = "index.json"
 MARK = "mark.json"
 VERSION = 2
-WHERE = "where"
-CHUNK = 1 << 20
 MARK_BYTES = 16 << 20  # written between two marks
 WORD = struct.Struct("<q")
 
@@ -91,9 +88,7 @@ class Draft:
     def mark(self, note: Mapping[str, Any]) -> None:
         """All examples so far are on the disk; another process may go on after them."""
         with self._writing():
-            files = {name: tail.settle() for name, tail in self._tails.items()}
-            state = {"count": self.count, "fields": self._types, "ends": self._ends, "names": list(self._names)}
-            write_sealed(self.folder / MARK, {"key": self.key, "note": dict(note), "files": files, **state})
+            write_sealed(self.folder / MARK, self._said(note))
         self._marked, self._fresh = True, 0
 
     def finish(self, note: Mapping[str, Any] | None = None) -> None:
@@ -101,25 +96,34 @@ class Draft:
         if not self._tails:
             raise DataError("There are no examples to store.")
         with self._writing():
-            files = {name: tail.settle() for name, tail in self._tails.items()}
-            said = {"fields": self._types, "names": list(self._names), "files": files, "note": dict(note or {})}
-            write_sealed(self.folder / INDEX, {"version": VERSION, "key": self.key, **said})
+            write_sealed(self.folder / INDEX, {"version": VERSION, **self._said(note or {})})
             if self.target.exists():
                 shutil.rmtree(self.target)
             os.replace(self.folder, self.target)
             (self.target / MARK).unlink(missing_ok=True)
 
+    def ends_at(self, place: str) -> bool:
+        """Whether the last example on the disk came from there."""
+        number, line = mapped(self.folder / f"{WHERE}.bin", "int64")[-2:].tolist()
+        return (list(self._names)[number], line) == _split_place(place)
+
+    def _said(self, note: Mapping[str, Any]) -> dict[str, Any]:
+        """With all of it on the disk."""
+        files = {name: tail.settle() for name, tail in self._tails.items()}
+        return {"key": self.key, "fields": self._types, "names": list(self._names), "files": files, "note": dict(note)}
+
     def _take_up(self) -> bool:
         """Goes back to the last mark, if there is one for this key and the files still hold what it says."""
-        state = read_sealed(self.folder / MARK)
-        if state is None or state.get("key") != self.key or set(state["files"]) != file_names(state["fields"]):
+        said = read_sealed(self.folder / MARK)
+        if said is None or said.get("key") != self.key or not _cut_back(self.folder, said):
             return False
-        if not all(_cut_back(self.folder / name, entry) for name, entry in state["files"].items()):
+        if not is_whole(self.folder, said):
             return False
-        self._tails = {name: _Tail(self.folder / name) for name in state["files"]}
-        self.count, self.note = state["count"], state["note"]
-        self._types, self._ends = state["fields"], state["ends"]
-        self._names = {name: number for number, name in enumerate(state["names"])}
+        self._tails = {name: _Tail(self.folder / name) for name in said["files"]}
+        self._types, self.note = said["fields"], said["note"]
+        self._ends = {name: int(mapped(self.folder / f"{name}.offsets.bin", "int64")[-1]) for name in self._types}
+        self._names = {name: number for number, name in enumerate(said["names"])}
+        self.count = (self.folder / f"{WHERE}.bin").stat().st_size // (2 * WORD.size)
         self._marked = True
         return True
 
@@ -176,51 +180,18 @@ class _Tail:
         return self.entry()
 
 
-def file_names(fields: Iterable[str]) -> set[str]:
-    """The files of a store with these fields; none if a field's name is more than a name."""
-    names = list(fields)
-    if not all(map(str.isidentifier, names)):
-        return set()
-    return {f"{WHERE}.bin", *(f"{name}{end}" for name in names for end in (".bin", ".offsets.bin"))}
-
-
-def _cut_back(path: Path, entry: Mapping[str, Any]) -> bool:
-    """Makes a file what it was when `settle` gave this entry; False if that is lost."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size < entry["bytes"]:
-        return False
-    os.truncate(path, entry["bytes"])
-    return hashed(path).hexdigest() == entry["checksum"]
-
-
-def hashed(path: Path) -> hashlib.blake2b:
-    hasher = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher
-
-
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON with a checksum of itself, replaced whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump({**value, "seal": _seal(value)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-
-
-def read_sealed(path: Path) -> dict[str, Any] | None:
-    """What `write_sealed` wrote, or None."""
+def _cut_back(folder: Path, said: Mapping[str, Any]) -> bool:
+    """What was written after a mark is gone; False if the mark cannot be followed."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        return value if isinstance(value, dict) and value.pop("seal", None) == _seal(value) else None
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _seal(value: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+        if set(said["files"]) != file_names(said["fields"]) or any(
+            (folder / name).is_symlink() for name in said["files"]
+        ):
+            return False
+        for name, entry in said["files"].items():
+            os.truncate(folder / name, min(entry["bytes"], (folder / name).stat().st_size))
+        return True
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return False
 
 
 def _split_place(place: str) -> tuple[str, int]:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.draft import CHUNK, INDEX, VERSION, WHERE, Draft, file_names, hashed, read_sealed
+from headway.data.draft import INDEX, VERSION, Draft
+from headway.data.sealed import WHERE, hashed, is_whole, mapped, read_sealed
 from headway.errors import DataError
-
-WHOLE = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class Store:
@@ -26,9 +25,9 @@ class Store:
         self.folder, self.key = folder, str(index["key"])
         self.note: dict[str, Any] = index["note"]  # the writer's own
         self._names: list[str] = index["names"]
-        self._flat = {name: _map(folder / f"{name}.bin", dtype) for name, dtype in index["fields"].items()}
-        self._offsets = {name: _map(folder / f"{name}.offsets.bin", "int64") for name in index["fields"]}
-        self._places = _map(folder / f"{WHERE}.bin", "int64").reshape(-1, 2)  # (example, [name, line])
+        self._flat = {name: mapped(folder / f"{name}.bin", dtype) for name, dtype in index["fields"].items()}
+        self._offsets = {name: mapped(folder / f"{name}.offsets.bin", "int64") for name in index["fields"]}
+        self._places = mapped(folder / f"{WHERE}.bin", "int64").reshape(-1, 2)  # (example, [name, line])
 
     @classmethod
     def build(
@@ -59,12 +58,9 @@ class Store:
         """The store, or None if there is none for this key, or it is half-written or damaged: build it again."""
         folder = Path(folder)
         index = read_sealed(folder / INDEX)
-        try:
-            if index is None or (index["version"], index["key"]) != (VERSION, key) or not _is_whole(folder, index):
-                return None
-            return cls(folder, index)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        if index is None or (index.get("version"), index.get("key")) != (VERSION, key) or not is_whole(folder, index):
             return None
+        return cls(folder, index)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -106,39 +102,3 @@ def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()
-
-
-def _is_whole(folder: Path, index: Mapping[str, Any]) -> bool:
-    """Whether the files are those that the index tells of, and what they say of each other holds. An index comes from
-    anywhere: names are plain, types are whole numbers, offsets ascend and end where the values do."""
-    types: Mapping[str, str] = index["fields"]
-    if set(index["files"]) != file_names(types) or not set(types.values()) <= WHOLE:
-        return False
-    if not types or not all(_same(folder / name, entry) for name, entry in index["files"].items()):
-        return False
-    places = _map(folder / f"{WHERE}.bin", "int64")
-    names = places[0::2]
-    listed, note = index["names"], index["note"]
-    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed) or not isinstance(note, dict):
-        return False
-    if len(places) % 2 or not len(places) or names.min() < 0 or names.max() >= len(index["names"]):
-        return False
-    return all(_fit(folder, name, dtype, count=len(names)) for name, dtype in types.items())
-
-
-def _fit(folder: Path, name: str, dtype: str, *, count: int) -> bool:
-    offsets, size = _map(folder / f"{name}.offsets.bin", "int64"), (folder / f"{name}.bin").stat().st_size
-    ends = len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] * np.dtype(dtype).itemsize == size
-    return bool(ends) and all(
-        bool((np.diff(offsets[at : at + CHUNK + 1]) >= 0).all()) for at in range(0, len(offsets), CHUNK)
-    )
-
-
-def _map(path: Path, dtype: str) -> np.ndarray:
-    if path.stat().st_size == 0:  # nothing to map
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype=dtype, mode="r")
-
-
-def _same(path: Path, entry: Mapping[str, Any]) -> bool:
-    return bool(path.stat().st_size == entry["bytes"]) and hashed(path).hexdigest() == entry["checksum"]

@@ -74,14 +74,18 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
     if found is not None and task.ledger.recall(found.note.get("ledger")):
         return found
     with Draft(folder, key=key) as draft:
-        done = draft.note.get("rows", 0)
+        damaged = DataError(f"{folder}: the mark of an earlier attempt is damaged and now gone; start again")
+        done, met = draft.note.get("rows", 0), not draft.count  # met: the last row before the mark, if there is one
+        if type(done) is not int or (done == 0) != met:
+            raise damaged
         for number, row in enumerate(rows, 1):
             if number < done:
                 continue
             examples = task.examples(row)  # also of the last row before the mark: a task may look back at one
             if number == done:
-                if not task.ledger.recall(draft.note.get("ledger")):
-                    raise DataError(f"{folder}: the mark of an earlier attempt is damaged and now gone; start again")
+                met = draft.ends_at(row.where) and task.ledger.recall(draft.note.get("ledger"))
+                if not met:
+                    raise damaged
                 continue
             for example in examples:
                 draft.add({**example, "where": row.where})
@@ -89,6 +93,8 @@ def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress
                 draft.mark({"rows": number, "ledger": task.ledger.state()})
             if progress is not None:
                 progress(draft.count)
+        if not met:
+            raise damaged
         if not draft.count:
             raise DataError("the data has no examples to train on; give some")
         draft.finish({"ledger": task.ledger.state()})

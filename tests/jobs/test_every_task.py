@@ -49,6 +49,20 @@ def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
     assert jobs.shown(first[0]) is not None
 
 
+@pytest.mark.parametrize("task", ["generate", "fill"])
+def test_a_check_of_running_text_knows_how_long_an_epoch_is(task: str, tmp_path: Path) -> None:
+    """Where an example is a part of a text, and a file's pieces are not what is counted."""
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"Line {n} says that {n * n} is the square of {n}.\n\n" for n in range(2000)))
+    settings = {**SMALL, "task.vocab": 300, "batch": 64}
+    lines = jobs.check(jobs.make_plan(task, path, epochs=1, settings=settings)).lines()
+    length = len(path.read_text())
+    assert lines[0] == f"text         {int(length * 0.9):,} characters, held out {length - int(length * 0.9):,}"
+    told = int(next(line for line in lines if line.startswith("time")).split(" steps")[0].split()[-1].replace(",", ""))
+    trained = jobs.train(task, path, out=tmp_path / "run", epochs=1, settings=settings)
+    assert told == pytest.approx(trained.result.steps, rel=0.1), (told, trained.result.steps)
+
+
 def test_bahdanau_trains_and_searches_through_the_same_rooms(tmp_path: Path) -> None:
     settings = {**SMALL, "task.vocab": 300, "architecture": "bahdanau-gru", "batch": 16, **BRIEF["translate"]}
     trained = jobs.train("translate", out=tmp_path / "run", steps=30, settings=settings)

@@ -30,8 +30,10 @@ def check(
     sizes = _Sizes(measure, limits or {})
     found: Counter[str] = Counter()
     unknown = _Unknown(labels)
+    characters = [0, 0]
     for row in rows:
         report.examples += 1
+        characters[0] += _running(row)
         for name, value in row.fields.items():
             if value is None or (isinstance(value, str) and not value.strip()) or (name == "words" and not value):
                 count, where = report.empty.get(name, (0, row.where))
@@ -48,6 +50,7 @@ def check(
     unknown.known = unknown.known if labels is not None else set(found)
     for row in held_out:
         report.held_out += 1
+        characters[1] += _running(row)
         report.overlap += inputs(row) in seen
         for label in _labels_of(row):
             unknown.look(label, row)
@@ -56,8 +59,14 @@ def check(
     report.unknown_labels = unknown.found
     report.near_duplicate_labels = near_duplicates(found)
     report.lengths, report.overlong = sizes.lengths(), sizes.overlong()
+    report.characters = characters[0], characters[1]
     report.warnings = _warnings(report)
     return report
+
+
+def _running(row: Row) -> int:
+    """The characters of a piece of running text."""
+    return len(row.fields["text"]) if row.fields.get("running") else 0
 
 
 def near_duplicates(labels: Iterable[str]) -> list[list[str]]:

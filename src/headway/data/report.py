@@ -36,6 +36,10 @@ class Report:
     """What a check found. `extra` is the caller's: memory and time estimates."""
 
     examples: int = 0
+    characters: tuple[int, int] = (
+        0,
+        0,
+    )  # of running text, whose pieces are the examples; and of what is held out of it
     skipped: dict[str, int] = field(default_factory=dict)
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first place
     labels: dict[str, int] = field(default_factory=dict)  # most frequent first
@@ -64,7 +68,10 @@ class Report:
         return asdict(self) | {"majority": {"label": majority[0], "share": majority[1]} if majority else None}
 
     def lines(self) -> list[str]:
-        lines = [f"examples     {self.examples:,}" + (f", held out {self.held_out:,}" if self.held_out else "")]
+        name, count, held = "examples", f"{self.examples:,}", self.held_out
+        if self.characters[0]:
+            name, count, held = "text", f"{self.characters[0]:,} characters", self.characters[1]
+        lines = [f"{name:<12} {count}" + (f", held out {held:,}" if held else "")]
         lines += [f"skipped      {count:,} {name}" for name, count in self.skipped.items()]
         lines += self._label_lines() + self._length_lines()
         lines += [f"{name:<12} {value}" for name, value in self.extra.items()]

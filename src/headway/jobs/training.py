@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,23 +80,25 @@ def check(plan: Plan, *, data: DataSet | None = None, bundle: Bundle | None = No
     task = task_of(bundle)
     report = check_rows(data.train(), held_out=data.valid(), measure=task.measure, limits=task.limits())
     report.extra["data"] = f"{data.name} ({data.layout})"
-    report.extra |= estimate(plan, data, bundle, examples=report.examples)
+    report.extra |= estimate(plan, data, bundle, found=report)
     return report
 
 
-def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, examples: int) -> dict[str, str]:
+def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, found: Report) -> dict[str, str]:
     """Memory by counting, time by taking one real step's gradients on the first examples."""
     settings, task, model = plan.settings(), task_of(bundle), bundle.model
     count = sum(p.numel() for p in model.parameters())
     size = training_bytes(model, settings) / 2**20
     out = {"model": f"{count:,} parameters; weights, gradients and optimiser {size:,.0f} MiB"}
-    sample: list[Any] = []
+    sample, sampled = list[Any](), 0
     for row in data.train():
+        sampled += len(row.fields["text"]) if found.characters[0] else 1
         sample += task.examples(row)
         if len(sample) >= TIMED:
             break
     if not sample:
         return out
+    examples = (found.characters[0] or found.examples) * task.amount(sample) / sampled
     sample = task.sample(sample[:TIMED])
     batch = task.collate(sample, seeds=[(0, 0, i) for i in range(len(sample))], where=[""] * len(sample))
     seconds = []
@@ -111,7 +114,7 @@ def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, examples: int) -> dic
     if settings.minutes:
         out["time"] = f"{settings.minutes:g} minutes, as asked"
     elif settings.batch_unit == "examples":
-        steps = settings.steps or settings.epochs * -(-examples // settings.batch)
+        steps = settings.steps or settings.epochs * ceil(examples / settings.batch)
         needed = steps * settings.batch * min(seconds) / len(sample)
         out["time"] = f"about {needed / 60:.1f} minutes for {steps:,} steps on this machine"
     return out

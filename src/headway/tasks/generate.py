@@ -71,6 +71,9 @@ class Generate(Task):
         ids, eos = self.tokenizer.encode(row.fields["text"], special=False), self.tokenizer.eos_id
         return ids if row.fields.get("running") or eos is None or not ids else [*ids, eos]
 
+    def amount(self, examples: list[Example]) -> float:
+        return sum(len(example["ids"]) for example in examples) / self.context
+
     def sample(self, examples: list[Example]) -> list[Example]:
         ids = np.concatenate([example["ids"] for example in examples])
         return [{"ids": np.resize(ids, self.context + 1)}]

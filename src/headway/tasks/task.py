@@ -85,6 +85,10 @@ class Task(ABC):
         """What padding depends on."""
         return max(len(value) for value in example.values())
 
+    def amount(self, examples: list[Example]) -> float:
+        """As how many examples training sees these."""
+        return len(examples)
+
     def sample(self, examples: list[Example]) -> list[Example]:
         """A few examples as training would batch them, to time a step with."""
         return examples

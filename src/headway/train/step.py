@@ -149,7 +149,7 @@ class Stepper:
     def _halve(self, rows: int, error: BaseException) -> None:
         if self.accumulate * self.world.size >= rows:
             raise TrainingError(
-                "out of memory with a single example; use a shorter length or a smaller model"
+                f"out of memory with a single example; use a shorter length or a smaller model ({error})"
             ) from error
         if self.world.size > 1:  # the others are in the middle of the step and wait: all begin anew, and find the note
             save_json(self.training / SPLIT, {"accumulate": self.accumulate * 2})

@@ -16,3 +16,10 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(TRIM, LARGE)
         libc.mallopt(MAP, LARGE)
+
+
+def give_back_freed_memory() -> None:
+    """Where memory ran out: what was freed since may be needed by those that ask the system and not malloc for it, such as
+    oneDNN for the machine code it makes."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

@@ -20,6 +20,7 @@ from torch.nn.utils import get_total_norm
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
 from headway.errors import TrainingError
+from headway.memory import give_back_freed_memory
 from headway.train import rng
 from headway.train.autopsy import Case, autocast
 from headway.train.blame import is_out_of_memory, lines
@@ -93,6 +94,7 @@ class Stepper:
                     raise
                 self._halve(len(indices), error)
             self.replica.learner.zero_grad(set_to_none=True)
+            give_back_freed_memory()
             rng.restore(streams)
         # Read at every step, at once: an update must never be made from a value that is not finite. The gradient is all
         # ranks' already; the loss is summed, so that none goes on where another stops.

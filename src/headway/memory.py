@@ -19,7 +19,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Where memory ran out: what was freed since may be needed by those that ask the system and not malloc for it, such as
-    oneDNN for the machine code it makes."""
+    """Where memory ran out: what was freed since may be needed by those that ask the system for it and not malloc, such
+    as oneDNN for the machine code it makes."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

@@ -7,7 +7,7 @@ import ctypes
 import platform
 
 TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-LARGE = 1 << 30
+LARGE, USUAL = 1 << 30, 128 << 10  # bytes; glibc begins with the second
 
 
 def keep_freed_memory() -> None:
@@ -19,7 +19,10 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Where memory ran out: what was freed since may be needed by those that ask the system for it and not malloc, such
-    as oneDNN for the machine code it makes."""
+    """Where memory ran out, now and from then on: what is freed may be needed by those that ask the system for it and
+    not malloc, such as oneDNN for the machine code it makes."""
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(TRIM, USUAL)
+        libc.mallopt(MAP, USUAL)
+        libc.malloc_trim(0)

@@ -28,6 +28,8 @@ def test_only_errors_of_our_own(target: Target, tmp_path: Path) -> None:
     assert outcome.read, "a target that is always answered alike is not being tested"
     if target.name == "store index":  # used or prepared anew: `read_store` says what that means
         assert outcome.ways == 2 and outcome.read == outcome.inputs
+    elif target.name == "store mark":  # the same examples, or told that the mark is damaged
+        assert outcome.ways == 2 and outcome.refused
     else:
         assert outcome.refused and outcome.ways > 5
 
@@ -56,14 +58,20 @@ def believing(ledger: Ledger, state: Any) -> bool:
     return True
 
 
-PLANTED = {"headway.data.store._is_whole": lambda *_: True, "headway.data.ledger.Ledger.recall": believing}
+PLANTED = [
+    ("store index", "headway.data.store.is_whole", lambda *_: True),
+    ("store index", "headway.data.ledger.Ledger.recall", believing),
+    ("store mark", "headway.data.draft.is_whole", lambda *_: True),
+]
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_store_that_believes_its_index_is_found(name: str, tmp_path: Path, monkeypatch: Any) -> None:
-    target = next(target for target in TARGETS if target.name == "store index")
+@pytest.mark.parametrize("file,name,believed", PLANTED, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_store_that_believes_what_it_reads_is_found(
+    file: str, name: str, believed: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    target = next(target for target in TARGETS if target.name == file)
     target.read(_written(tmp_path / target.file, target.seeds[0]))  # what it is compared with is prepared soundly
-    monkeypatch.setattr(name, PLANTED[name])
+    monkeypatch.setattr(name, believed)
     assert fire(target, inputs=150, seed=1, folder=tmp_path).crashes
 
 

@@ -99,7 +99,7 @@ def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, found: Report) -> dic
     if not sample:
         return out
     examples = (found.characters[0] or found.examples) * task.amount(sample) / sampled
-    sample = task.sample(sample[:TIMED])
+    sample = task.sample(sample, min(TIMED, settings.batch))  # a larger batch may be more than there is room for
     batch = task.collate(sample, seeds=[(0, 0, i) for i in range(len(sample))], where=[""] * len(sample))
     seconds = []
     was = model.training

@@ -74,9 +74,9 @@ class Generate(Task):
     def amount(self, examples: list[Example]) -> float:
         return sum(len(example["ids"]) for example in examples) / self.context
 
-    def sample(self, examples: list[Example]) -> list[Example]:
+    def sample(self, examples: list[Example], most: int) -> list[Example]:
         ids = np.concatenate([example["ids"] for example in examples])
-        return [{"ids": np.resize(ids, self.context + 1)}]
+        return [{"ids": window} for window in np.resize(ids, (min(most, 8), self.context + 1))]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])

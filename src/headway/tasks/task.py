@@ -89,9 +89,9 @@ class Task(ABC):
         """As how many examples training sees these."""
         return len(examples)
 
-    def sample(self, examples: list[Example]) -> list[Example]:
+    def sample(self, examples: list[Example], most: int) -> list[Example]:
         """A few examples as training would batch them, to time a step with."""
-        return examples
+        return examples[:most]
 
     @abstractmethod
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:

@@ -141,7 +141,7 @@ def test_a_forgotten_median_is_noticed(tmp_path, monkeypatch):
 
 def test_without_halving_the_run_dies(tmp_path, monkeypatch):
     monkeypatch.setattr(step, "is_out_of_memory", lambda error: False)
-    fails(runs.out_of_memory, tmp_path, match="died")
+    fails(runs.out_of_memory, tmp_path, match="where smaller micro-batches do not help")
 
 
 def test_with_the_first_ranks_random_stream_for_all_resuming_is_not_exact(tmp_path, monkeypatch):

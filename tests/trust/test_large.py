@@ -160,16 +160,16 @@ def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeyp
     assert opened_again.ledger.lines() == whole.ledger.lines()
 
 
-@pytest.mark.parametrize("lie", [0, -1, 149, 151, 10**9, 150.0, "150", True, None])
+@pytest.mark.parametrize("lie", [0, -1, 19, 21, 10**9, 20.0, "20", True, None])
 def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path: Path) -> None:
     """Followed, it would leave rows out or take some twice."""
     path = tmp_path / "x.jsonl"
-    path.write_text(sound("classify", "jsonl", count=400), encoding="utf-8")
+    path.write_text(sound("classify", "jsonl", count=60), encoding="utf-8")
     data = opened("classify", path)
     prepare(begun("classify", data), data.train(), tmp_path / "whole", key="k")
     task = begun("classify", data)
     with pytest.raises(KeyboardInterrupt), draft.Draft(tmp_path / "again", key="k") as writing:
-        for row in list(data.train())[:150]:
+        for row in list(data.train())[:20]:
             for example in task.examples(row):
                 writing.add({**example, "where": row.where})
         writing.mark({"rows": lie, "ledger": task.ledger.state()})

@@ -69,7 +69,7 @@ def test_out_of_memory_where_no_smaller_batch_helps_is_told(tmp_path):
     def evaluate(model: nn.Module) -> dict[str, float]:
         return {"score": float(torch.empty(2**60).sum())}
 
-    with pytest.raises(TrainingError, match=r"an evaluation or a save.*the last state is whole"):
+    with pytest.raises(TrainingError, match=r"an evaluation or a save.*saved before is whole"):
         toy.toy_fit(tmp_path, evaluate=evaluate, steps=4, save_every=1, eval_every=2)
     assert load_state(states(tmp_path / "training")[0])["status"]["step"] == 1
 

@@ -36,10 +36,7 @@ class Report:
     """What a check found. `extra` is the caller's: memory and time estimates."""
 
     examples: int = 0
-    characters: tuple[int, int] = (
-        0,
-        0,
-    )  # of running text, whose pieces are the examples; and of what is held out of it
+    characters: tuple[int, int] = (0, 0)  # of running text, whose pieces are the examples; of its held-out part
     skipped: dict[str, int] = field(default_factory=dict)
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first place
     labels: dict[str, int] = field(default_factory=dict)  # most frequent first

@@ -107,7 +107,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def needing_room() -> Iterator[None]:
-    """What needs memory and cannot be cut into smaller parts: an update, an evaluation, a save."""
+    """What needs memory and cannot be cut into smaller parts: a state read, an update, an evaluation, a save."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -115,5 +115,5 @@ def needing_room() -> Iterator[None]:
             raise
         raise TrainingError(
             f"out of memory in an update, an evaluation or a save, where smaller micro-batches do not help ({error}); "
-            "the last state is whole. Free memory and resume, or use a smaller model or fewer optimiser states (lora)"
+            "what was saved before is whole. Free memory and resume, or train a smaller model or adapters (--lora 8)"
         ) from error

@@ -81,9 +81,9 @@ def fit(
             run.callbacks = [*callbacks, *(reporter(name, training) for name in settings.report)]
         stack.callback(run.tell, "on_end")
         interrupt = stack.enter_context(listening())
+        stack.enter_context(needing_room())
         run.begin(resume=resume)
-        with needing_room():
-            return run.end(run.train(interrupt))
+        return run.end(run.train(interrupt))
 
 
 class Run:

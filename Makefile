@@ -1,7 +1,7 @@
 VENV := .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
-PIP_INSTALL := $(RUN) -m pip install --quiet -c constraints.txt
+PIP_INSTALL := $(RUN) -m pip install --quiet --no-compile -c constraints.txt  # compiled when first imported
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -29,7 +29,7 @@ demo: install  ## a first tour: train, run and look inside a tiny model
 	$(VENV)/bin/headway demo
 
 test: install  ## the whole test suite, on two processes
-	$(RUN) -m pytest -n 2 -q
+	$(RUN) -m pytest -n 2 -q --durations=10
 
 lint: install  ## style, types and the walls between the rooms
 	$(VENV)/bin/ruff check .

@@ -1,7 +1,9 @@
 """The command line as a person meets it: real processes, exit codes, messages."""
 
+import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from headway.cli import app, main
+from headway.errors import ConfigError
+from headway.jobs.plan import make_plan
 
 HEADWAY = [sys.executable, "-m", "headway"]
 SMALL = ["--set", "model.width=32", "--set", "model.layers=1", "--set", "model.heads=2", "--set", "task.vocab=300"]
@@ -47,14 +54,18 @@ def test_help_is_quick_and_needs_no_torch(tmp_path: Path) -> None:
         (["train", "classify", "--resume", "--out", "nowhere"], "no run to go on with"),
     ],
 )
-def test_wrong_words_get_one_clear_line(args: list[str], says: str, tmp_path: Path) -> None:
-    done = headway(*args, cwd=tmp_path)
-    assert done.returncode == 2
-    assert says in done.stderr and "Traceback" not in done.stderr
-    assert done.stderr.startswith("error: ")
+def test_wrong_words_get_one_clear_line(
+    args: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["headway", *args])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr().err
+    assert end.value.code == 2 and told.startswith("error: ") and says in told
 
 
-def test_a_person_trains_stops_resumes_evaluates_and_runs(tmp_path: Path) -> None:
+def test_a_person_trains_stops_resumes_evaluates_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"i {'love' if i % 2 else 'hate'} number {i}\t{'good' if i % 2 else 'bad'}" for i in range(300)]
     (tmp_path / "mine.tsv").write_text("\n".join(rows) + "\n")
     train = ["train", "classify", "mine.tsv", *SMALL, "--set", "eval_every=0", "--set", "log_every=1"]
@@ -73,7 +84,7 @@ def test_a_person_trains_stops_resumes_evaluates_and_runs(tmp_path: Path) -> Non
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "--resume" in output
-    resumed = headway("train", "classify", "--resume", "--out", "cut", cwd=tmp_path)
+    resumed = headway(*train, "--steps", "40", "--resume", "--out", "cut", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
@@ -87,11 +98,33 @@ def test_a_person_trains_stops_resumes_evaluates_and_runs(tmp_path: Path) -> Non
     assert json.loads(scored.stdout)["accuracy"] > 0.9
     ran = headway("run", "cut", "i love it", "i hate it", "--json", cwd=tmp_path)
     assert [json.loads(line)["answer"]["label"] for line in ran.stdout.splitlines()] == ["good", "bad"]
-    piped = headway("run", "cut", cwd=tmp_path, input="i love it\n")
+
+    monkeypatch.chdir(tmp_path)  # what is left needs no process of its own
+    piped = CliRunner().invoke(app, ["run", "cut"], input="i love it\n")
     assert json.loads(piped.stdout)["label"] == "good"
-    told = headway("info", "cut", cwd=tmp_path)
+    told = CliRunner().invoke(app, ["info", "cut"])
     assert "classify" in told.stdout and "parameters" in told.stdout
-    looked = headway("check", "classify", "mine.tsv", cwd=tmp_path)
+    looked = CliRunner().invoke(app, ["check", "classify", "mine.tsv"])
     assert "good" in looked.stdout and "baseline" in looked.stdout
-    planned = headway("train", "classify", "mine.tsv", "--dry-run", cwd=tmp_path)
-    assert planned.returncode == 0 and '"task": "classify"' in planned.stdout and not (tmp_path / "runs").exists()
+    planned = CliRunner().invoke(app, ["train", "classify", "mine.tsv", "--dry-run"])
+    assert planned.exit_code == 0 and '"task": "classify"' in planned.stdout and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["classify", "--steps", "5"], "train.steps: 7 there, 5 asked for"),
+        (["classify", "mine.tsv", "--steps", "7"], r"data: None there, \['mine.tsv'\] asked for"),
+        (["classify", "--steps", "7", "--seed", "0"], "train.seed: 3 there, 0 asked for"),
+        (["classify", "--minutes", "1", "--seed", "3"], "train.minutes: 0.* there, 1.0 asked for"),
+        (["classify", "--recipe", "classic"], "and [0-9]+ more"),
+        (["tag"], "task: 'classify' there, 'tag' asked for"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_settings(args: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    plan = make_plan("classify", steps=7, seed=3)
+    (tmp_path / "training" / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
+    told = CliRunner().invoke(app, ["train", *args, "--resume", "--out", str(tmp_path)])
+    assert isinstance(told.exception, ConfigError)
+    assert re.search(says, str(told.exception)) and "leave the other options out" in str(told.exception)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from headway import jobs
 from headway.cli import app
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, InputError
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +155,10 @@ def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None
     shown = run(tmp_path, "a text").stdout
     assert re.fullmatch(r"32 numbers: (-?0\.\d{4} ){6}… \(all of them: --json\)\n", shown)
     assert len(answers(run(tmp_path, "a text", "--json"))[0]) == 32
+
+
+def test_a_refused_input_of_a_long_file_can_be_found(writer: str, tmp_path: Path) -> None:
+    size = jobs.using.CHUNK
+    (tmp_path / "prompts.txt").write_text("hello\n" * (size + 3) + "hello " * 300 + "\n")
+    with pytest.raises(InputError, match=f"after the first {size} inputs, counted from there: prompt 3 has"):
+        run(writer, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")

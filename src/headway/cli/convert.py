@@ -1,15 +1,16 @@
-"""Room: cli. `convert` and `bench`."""
+"""Room: cli. `convert`, `calibrate` and `bench`."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Model, Weights, say
+from headway.cli.options import AsJson, Model, Weights, reads_data, say
 
 TYPES = "int8, bf16, fp16 or fp32"
 
@@ -37,6 +38,31 @@ def convert(
     for line in certificate.lines():
         say(line)
     say(f"saved in {out}, with this in {CERTIFICATE}; use it with:  headway run {out} INPUT")
+
+
+@app.command()
+@reads_data
+def calibrate(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DATA]", help="Not trained on. None: what the run in MODEL held out."),
+    ] = None,
+    as_json: AsJson = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Write MODEL made as sure as it is right: its logits divided by the one number that fits DATA best."""
+    from headway.jobs.calibrate import calibrate
+
+    found = calibrate(model, out, data, **reading)
+    if as_json:
+        say(json.dumps(asdict(found), indent=2))
+        return
+    for line in found.lines():
+        say(line)
+    say(f"saved in {out}; use it with:  headway run {out} INPUT")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,35 +45,35 @@ def train(
     from headway.jobs.overrides import from_file, parse
 
     folder = out or Path("runs") / task
+    settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
+    settings |= {"task.overflow": overflow} if overflow else {}
+    settings |= {"task.architecture": model} if model else {}
+    asked = {
+        "data": data,
+        "start": start,
+        "size": size,
+        "recipe": recipe,
+        "valid": valid,
+        **reading,
+        "steps": steps,
+        "epochs": epochs,
+        "minutes": minutes,
+        "seed": seed,
+        "settings": settings,
+        "lora": lora,
+        "freeze": freeze,
+    }
+    asked = {name: value for name, value in asked.items() if value not in (None, [], {})}
     if resume:
         plan = jobs.saved_plan(folder)
-        trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say, resume=True)
+        wanted = jobs.make_plan(task, **asked) if asked else replace(plan, task=task)
+        jobs.refuse_other(wanted, plan, run=folder)
     else:
-        settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
-        plan = jobs.make_plan(
-            task,
-            data,
-            start=start,
-            size=size,
-            recipe=recipe,
-            valid=valid,
-            **reading,
-            steps=steps,
-            epochs=epochs,
-            minutes=minutes,
-            seed=seed,
-            settings={
-                **settings,
-                **({"task.overflow": overflow} if overflow else {}),
-                **({"task.architecture": model} if model else {}),
-            },
-            lora=lora or 0,
-            freeze=freeze or [],
-        )
-        if dry_run:
-            jobs.show_plan(plan, say=say)
-            return
-        trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say)
+        plan = jobs.make_plan(task, **asked)
+    if dry_run:
+        jobs.show_plan(plan, say=say)
+        return
+    trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say, resume=resume)
     if trained.result.exit_code:
         say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; go on with:")
         say(f"  headway train {plan.task} --resume --out {folder}")

@@ -1,6 +1,6 @@
 """Room: jobs. What a person asks for, joined from the rooms; the command line and Python call the same functions."""
 
-from headway.jobs.plan import Plan, make_plan, open_data, saved_plan
+from headway.jobs.plan import Plan, make_plan, open_data, refuse_other, saved_plan
 from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
 from headway.jobs.using import evaluate, input_lines, misfits, run, score_lines, shown, speaks
 
@@ -14,6 +14,7 @@ __all__ = [
     "misfits",
     "open_data",
     "progress",
+    "refuse_other",
     "resume",
     "run",
     "run_plan",

@@ -41,17 +41,26 @@ def convert(
     model: str | Path, out: str | Path, *, to: str, group: int | None = None, text: str | Path | None = None
 ) -> Certificate:
     """Writes the model folder `out` with weights of the type `to`, and its certificate beside them."""
-    folder, out = resolve(model), Path(out)
-    if (out / "config.json").exists():
-        raise ConfigError(f"{out}: there is a model already; name a folder that is new or empty")
+    folder, out = resolve(model), new_folder(out)
     before, after = load(folder), _loaded(folder, to, group)
     certificate = certify(before, after, text=text)
-    after.save(out)
+    save_along(after, folder, out)
+    save_json(out / CERTIFICATE, certificate.to_dict())
+    return certificate
+
+
+def new_folder(out: str | Path) -> Path:
+    if (Path(out) / "config.json").exists():
+        raise ConfigError(f"{out}: there is a model already; name a folder that is new or empty")
+    return Path(out)
+
+
+def save_along(bundle: Bundle, folder: Path, out: Path) -> None:
+    """The bundle, with what its first folder holds beside it."""
+    bundle.save(out)
     for name in ALONG:
         if (folder / name).is_file() and not (out / name).exists():
             (out / name).write_bytes((folder / name).read_bytes())
-    save_json(out / CERTIFICATE, certificate.to_dict())
-    return certificate
 
 
 def _loaded(folder: Path, to: str, group: int | None) -> Bundle:

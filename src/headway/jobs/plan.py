@@ -19,6 +19,7 @@ from headway.train.recipes import RECIPES
 from headway.train.settings import Settings
 
 PLAN = "plan.json"  # in a run's training/
+SHOWN = 5  # settings that differ, by name, in one message
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -109,6 +110,30 @@ def saved_plan(folder: str | Path) -> Plan:
     except TypeError as error:
         raise ConfigError(f"{path}: damaged: {error}") from error
     return plan
+
+
+def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
+    """A run goes on with its own settings; whoever asks for others is told which differ."""
+    here, there = _by_name(asked), _by_name(saved)
+    differing = [
+        f"{name}: {there.get(name)!r} there, {here.get(name)!r} asked for"
+        for name in {**there, **here}
+        if here.get(name) != there.get(name)
+    ]
+    if differing:
+        differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []
+        raise ConfigError(
+            f"{run} was begun with other settings, and a run goes on with its own ({'; '.join(differing)}). With "
+            "--resume leave the other options out, or begin another run in another --out (--start takes these weights)"
+        )
+
+
+def _by_name(plan: Plan) -> dict[str, Any]:
+    """Settings by the name they have on the command line, what is not set left out."""
+    sections = {"model": plan.model, "task": plan.options, "train": plan.train}
+    out = {name: value for name, value in vars(plan).items() if name not in ("model", "options", "train")}
+    out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
+    return {name: value for name, value in out.items() if value is not None}
 
 
 def open_data(plan: Plan) -> DataSet:

@@ -61,7 +61,12 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
 
     def work(start: int) -> list[Any]:
         seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
-        return task.answer(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
+        try:
+            return task.answer(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
+        except InputError as error:
+            if start == 0:
+                raise
+            raise InputError(f"after the first {start} inputs, counted from there: {error}") from error
 
     for starts in batches(range(0, len(ready), CHUNK), at_once()):
         for start, answers in shared(starts, work):

@@ -15,7 +15,7 @@ from headway.models.build import build
 from headway.models.config import DecoderConfig, EncoderConfig, HeadConfig, PoolerConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
-from headway.models.heads import ClassifyHead, Head, Pooler, build_head
+from headway.models.heads import ClassifyHead, Head, LanguageHead, Pooler, TokenHead, build_head
 
 
 def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder | Decoder:
@@ -35,6 +35,24 @@ def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder |
     if isinstance(made, ClassifyHead) and _same_dense(made, model.head):
         made.dense = model.head.dense  # type: ignore[union-attr,assignment]
     return fresh.train(model.training)
+
+
+@torch.no_grad()
+def soften(model: nn.Module, temperature: float) -> None:
+    """Divides the model's logits by a number, in its weights: those of the output layer or, where these are the token
+    embedding too, the scale before it."""
+    head = getattr(model, "head", None)
+    if not isinstance(head, LanguageHead | ClassifyHead | TokenHead):
+        raise ConfigError(f"there are no logits to scale in a {type(model).__name__} with {type(head).__name__}")
+    last: nn.Module | None = head.project
+    if last is None:
+        assert isinstance(head, LanguageHead) and isinstance(model, Encoder | Decoder)
+        last = head.norm if head.norm is not None else model.stack.final_norm
+    if last is None or getattr(last, "weight", None) is None:
+        raise ConfigError("the output layer is the token embedding, and no learned norm stands before it to scale")
+    for part in (last.weight, getattr(last, "bias", None), getattr(head, "bias", None)):
+        if isinstance(part, nn.Parameter):
+            part.div_(temperature)
 
 
 def most_tokens(model: nn.Module) -> int | None:

@@ -1,0 +1,108 @@
+"""Room: jobs. `calibrate`: a model made as sure as it is right (temperature scaling, Guo et al. 2017). One number
+divides its logits; it is the one with the lowest loss on data that was not trained on, and goes into the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.bundle import load
+from headway.checkpoints import resolve
+from headway.data.dataset import open_files
+from headway.errors import ConfigError
+from headway.jobs.convert import new_folder, save_along
+from headway.jobs.plan import PLAN, Paths, listed, open_data, saved_plan
+from headway.jobs.training import task_of
+from headway.models.heads import ClassifyHead, LanguageHead, TokenHead
+from headway.models.outputs import Output
+from headway.models.rehead import soften
+
+FIRST, FINEST = 0.25, 0.005  # steps between the logarithms of temperatures
+WIDEST = log(50)  # no temperature beyond a fiftieth or fifty is looked for
+
+
+@dataclass(frozen=True)
+class Calibration:
+    temperature: float
+    before: float  # the loss on the data
+    after: float
+
+    def lines(self) -> list[str]:
+        was = (
+            "as sure as it should be" if self.temperature == 1 else "too sure" if self.temperature > 1 else "too unsure"
+        )
+        return [
+            f"temperature  {self.temperature:.3f}: the model was {was}",
+            f"loss         {self.before:.4f} → {self.after:.4f}",
+        ]
+
+
+def calibrate(
+    model: str | Path,
+    out: str | Path,
+    data: Paths | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+) -> Calibration:
+    """Writes the model folder `out`, whose logits are those of `model` divided by one number, fitted on `data` or, for
+    a run's folder, on the part that the run held out."""
+    folder, target = resolve(model), new_folder(out)
+    bundle = load(folder)
+    head = getattr(bundle.model, "head", None)
+    if not isinstance(head, LanguageHead | ClassifyHead | TokenHead):
+        raise ConfigError(f"{model}: calibrate takes a model that chooses among labels or tokens with one head")
+    if bundle.weights == "int8":
+        raise ConfigError(f"{model}: its weights are int8; calibrate the model that these were made from, then convert")
+    task = task_of(bundle)
+    if data:
+        rows = open_files(
+            listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running
+        ).test
+    elif (folder / "training" / PLAN).exists():
+        rows = open_data(saved_plan(folder)).valid
+    else:
+        raise ConfigError(f"{model}: give data that it was not trained on, after OUT")
+
+    @cache
+    def loss(power: float) -> float:
+        with _divided(head, exp(power)):
+            return task.evaluate(bundle.model, rows())["loss"]
+
+    power = lowest(loss)
+    found = Calibration(exp(power), before=loss(0.0), after=loss(power))
+    soften(bundle.model, found.temperature)
+    save_along(bundle, folder, target)
+    return found
+
+
+def lowest(value: Callable[[float], float]) -> float:
+    """Where a function with one valley is lowest: downhill from 0 in steps, then by parabolas."""
+    middle, step = 0.0, FIRST
+    while step > FINEST and abs(middle) < WIDEST:
+        left, right = middle - step, middle + step
+        side = min(left, right, key=value)
+        if value(side) < value(middle):
+            middle = side
+            continue
+        bend = value(left) - 2 * value(middle) + value(right)
+        if bend > 0:
+            middle = min(middle, middle + step / 2 * (value(left) - value(right)) / bend, key=value)
+        step /= 8
+    return middle
+
+
+def _divided(head: nn.Module, temperature: float) -> Any:
+    """While inside, the head's logits are divided by the temperature."""
+
+    def divide(_: nn.Module, __: Any, output: Output) -> None:
+        assert output.logits is not None
+        output.logits = output.logits / temperature
+
+    return head.register_forward_hook(divide)

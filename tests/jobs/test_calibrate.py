@@ -1,0 +1,81 @@
+"""`calibrate`: the temperature that fits is found and goes into the weights; only how sure a model is changes."""
+
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from support import untrained
+from typer.testing import CliRunner
+
+import headway
+from headway import jobs
+from headway.cli import app
+from headway.errors import ConfigError
+from headway.jobs.calibrate import calibrate, lowest
+from headway.models.rehead import soften
+
+SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 80, "eval_every": 0}
+HELD = {
+    "generate": ("held.txt", "to be or not to be, that is the question; " * 100, {"context": 32, "kind": "char"}),
+    "classify": ("held.tsv", "".join(f"hello {i % 40}\t{'good' if i % 3 else 'bad'}\n" for i in range(120)), {}),
+    "tag": ("held.conll", "".join(f"hello O\nPeter{i} {'B-PER' if i % 3 else 'O'}\n\n" for i in range(90)), {}),
+}
+
+
+@pytest.fixture(scope="module", params=HELD)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[jobs.Trained, Path]:
+    """A run, and a file to fit on."""
+    folder = tmp_path_factory.mktemp("subject")
+    name, text, more = HELD[request.param]
+    (folder / name).write_text(text)
+    run = jobs.train(request.param, folder / name, out=folder / "run", steps=20, settings={**SMALL, **more})
+    return run, folder / name
+
+
+def test_the_temperature_goes_into_the_weights(subject: tuple[jobs.Trained, Path], tmp_path: Path) -> None:
+    run, held = subject
+    first = calibrate(run.folder, tmp_path / "first", held)
+    bundle = headway.load(tmp_path / "first")
+    soften(bundle.model, 1 / 3)
+    sure = bundle.save(tmp_path / "sure")
+    found = calibrate(sure, tmp_path / "out", held)
+    assert found.temperature == pytest.approx(3, rel=0.01)
+    assert found.before == pytest.approx(jobs.evaluate(sure, held)["loss"], abs=1e-6)
+    assert found.after == pytest.approx(jobs.evaluate(tmp_path / "out", held)["loss"], abs=1e-4)
+    assert found.after == pytest.approx(first.after, abs=1e-4) and found.after < found.before - 0.1
+    asked = torch.randint(5, 12, (2, 9))
+    logits = [headway.load(folder).model(asked).logits for folder in (sure, tmp_path / "out")]
+    torch.testing.assert_close(logits[1] * found.temperature, logits[0], atol=1e-4, rtol=1e-4)
+
+
+def test_a_run_is_fitted_on_what_it_held_out(subject: tuple[jobs.Trained, Path], tmp_path: Path) -> None:
+    run, _ = subject
+    told = CliRunner().invoke(app, ["calibrate", str(run.folder), str(tmp_path / "out")])
+    assert told.exit_code == 0 and f"loss         {run.scores['loss']:.4f} → " in told.stdout
+    assert "temperature  " in told.stdout
+
+
+@pytest.mark.parametrize("at", [-1.2, 0.0, 0.1, 0.7, 3.0])
+def test_the_lowest_point_is_found_in_few_looks(at: float) -> None:
+    @cache
+    def valley(x: float) -> float:
+        return math.cosh(x - at) + 0.1 * (x - at) ** 3 * (abs(x - at) < 0.5)
+
+    assert lowest(valley) == pytest.approx(at, abs=0.005)
+    assert valley.cache_info().misses <= 9 + 8 * abs(at)
+    assert abs(lowest(lambda x: -x)) < 5, "where there is no lowest point, the search ends"
+
+
+def test_what_cannot_be_calibrated_is_refused(tmp_path: Path) -> None:
+    writer = untrained.writer(tmp_path / "writer")
+    for model, out, says in [
+        (untrained.embedder(tmp_path / "embedder"), "out", "chooses among labels or tokens"),
+        (untrained.translator(tmp_path / "translator"), "out", "chooses among labels or tokens"),
+        (writer, "out", "give data that it was not trained on"),
+        (writer, "writer", "there is a model already"),
+    ]:
+        with pytest.raises(ConfigError, match=says):
+            calibrate(model, tmp_path / out)
+    assert not (tmp_path / "out").exists()

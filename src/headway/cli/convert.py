@@ -11,6 +11,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.options import AsJson, Model, Weights, reads_data, say
+from headway.cli.using import note_unfinished
 
 TYPES = "int8, bf16, fp16 or fp32"
 
@@ -56,6 +57,7 @@ def calibrate(
     """Write MODEL made as sure as it is right: its logits divided by the one number that fits DATA best."""
     from headway.jobs.calibrate import calibrate
 
+    note_unfinished(model)
     found = calibrate(model, out, data, **reading)
     if as_json:
         say(json.dumps(asdict(found), indent=2))

@@ -14,14 +14,13 @@ from torch import nn
 
 from headway.bundle import load
 from headway.checkpoints import resolve
-from headway.data.dataset import open_files
 from headway.errors import ConfigError
 from headway.jobs.convert import new_folder, save_along
-from headway.jobs.plan import PLAN, Paths, listed, open_data, saved_plan
+from headway.jobs.plan import PLAN, Paths, open_data, saved_plan
 from headway.jobs.training import task_of
-from headway.models.heads import ClassifyHead, LanguageHead, TokenHead
+from headway.jobs.using import open_for
 from headway.models.outputs import Output
-from headway.models.rehead import soften
+from headway.models.rehead import chooser, soften
 
 FIRST, FINEST = 0.25, 0.005  # steps between the logarithms of temperatures
 WIDEST = log(50)  # no temperature beyond a fiftieth or fifty is looked for
@@ -34,11 +33,8 @@ class Calibration:
     after: float
 
     def lines(self) -> list[str]:
-        was = (
-            "as sure as it should be" if self.temperature == 1 else "too sure" if self.temperature > 1 else "too unsure"
-        )
         return [
-            f"temperature  {self.temperature:.3f}: the model was {was}",
+            f"temperature  {self.temperature:.3f} (above 1: the model was too sure, below: not sure enough)",
             f"loss         {self.before:.4f} → {self.after:.4f}",
         ]
 
@@ -55,16 +51,12 @@ def calibrate(
     a run's folder, on the part that the run held out."""
     folder, target = resolve(model), new_folder(out)
     bundle = load(folder)
-    head = getattr(bundle.model, "head", None)
-    if not isinstance(head, LanguageHead | ClassifyHead | TokenHead):
-        raise ConfigError(f"{model}: calibrate takes a model that chooses among labels or tokens with one head")
+    head = chooser(bundle.model)
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: its weights are int8; calibrate the model that these were made from, then convert")
     task = task_of(bundle)
     if data:
-        rows = open_files(
-            listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running
-        ).test
+        rows = open_for(task, data, columns=columns, encoding=encoding).test
     elif (folder / "training" / PLAN).exists():
         rows = open_data(saved_plan(folder)).valid
     else:

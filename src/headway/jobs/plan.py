@@ -124,7 +124,7 @@ def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
         differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []
         raise ConfigError(
             f"{run} was begun with other settings, and a run goes on with its own ({'; '.join(differing)}). With "
-            "--resume leave the other options out, or begin another run in another --out (--start takes these weights)"
+            "--resume leave the other options out, or begin another run in another --out"
         )
 
 

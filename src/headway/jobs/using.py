@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from headway.bundle import Bundle, load
-from headway.data.dataset import open_builtin, open_files
+from headway.data.dataset import DataSet, open_builtin, open_files
 from headway.data.lines import lines
 from headway.errors import InputError
 from headway.jobs.plan import Paths, listed
 from headway.jobs.training import task_of
 from headway.tasks.share import among, at_once, shared
-from headway.tasks.task import batches
+from headway.tasks.task import Task, batches
 from headway.train.world import World, join
 
 CHUNK = 64  # inputs answered together
@@ -44,13 +44,13 @@ def evaluate(
     """The task's own scores on a file (a folder's test part), or on the built-in test data."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
-    if not data:
-        found = open_builtin(task.name)
-    else:
-        found = open_files(
-            listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running
-        )
+    found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.name)
     return task.evaluate(bundle.model, found.test(), **options)
+
+
+def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> DataSet:
+    """A person's files, read as a trained model's task reads them."""
+    return open_files(listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running)
 
 
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:

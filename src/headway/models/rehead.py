@@ -37,13 +37,21 @@ def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder |
     return fresh.train(model.training)
 
 
+def chooser(model: nn.Module) -> LanguageHead | ClassifyHead | TokenHead:
+    """The head whose logits are all that a model's answer is chosen by."""
+    head = getattr(model, "head", None)
+    if isinstance(head, LanguageHead | ClassifyHead | TokenHead):
+        return head
+    raise ConfigError(
+        f"a model that chooses among labels or tokens with one head is needed, not {type(model).__name__}"
+    )
+
+
 @torch.no_grad()
 def soften(model: nn.Module, temperature: float) -> None:
     """Divides the model's logits by a number, in its weights: those of the output layer or, where these are the token
     embedding too, the scale before it."""
-    head = getattr(model, "head", None)
-    if not isinstance(head, LanguageHead | ClassifyHead | TokenHead):
-        raise ConfigError(f"there are no logits to scale in a {type(model).__name__} with {type(head).__name__}")
+    head = chooser(model)
     last: nn.Module | None = head.project
     if last is None:
         assert isinstance(head, LanguageHead) and isinstance(model, Encoder | Decoder)

@@ -24,7 +24,7 @@ from benchmarks.peers import ctranslate2_peers, llama_cpp_peers, word
 from benchmarks.timing import interleaved
 from headway.engine import prepare, release
 from headway.engine.measure import memory_speed, step_bytes
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 PLAIN, ENGINE, HALF, INT8 = "headway fp32 plain", "headway fp32", "headway bf16", "headway int8"
 AGAINST = [

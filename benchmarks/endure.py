@@ -24,11 +24,11 @@ import torch
 
 from headway.jobs import make_plan, open_data
 from headway.jobs.training import begin, make_source, task_of
-from headway.train import loop, rng
-from headway.train.optim import build_optimizers
-from headway.train.pace import SHARE
-from headway.train.settings import Settings, interval
-from headway.train.state import State, save_state, sha256, verify
+from headway.training import loop, rng
+from headway.training.intervals import SHARE
+from headway.training.optim import build_optimizers
+from headway.training.settings import Settings, interval
+from headway.training.state import State, save_state, sha256, verify
 
 DEFAULT = interval("save_every", Settings(steps=1).save_every)[1]  # seconds
 WARM = 3  # steps before the clock starts

@@ -23,7 +23,7 @@ from headway import jobs
 from headway.data.read import read
 from headway.jobs.training import begin, make_source
 from headway.tasks.entities import entity_scores
-from headway.train.loop import fit
+from headway.training.loop import fit
 
 SETS: dict[str, dict[str, Any]] = {
     "sst2": {"task": "classify", "train": "sst2/train.tsv", "test": "sst2/test.tsv", "encoding": None, "epochs": 1},

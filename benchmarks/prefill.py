@@ -17,7 +17,7 @@ from benchmarks.models import VOCAB, llama_134m, written
 from benchmarks.peers import llama_cpp_peers
 from benchmarks.timing import interleaved, row
 from headway.engine.measure import flop_speed, read_flops
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ import torch
 from benchmarks.timing import use_threads
 from headway import jobs
 from headway.jobs.training import begin, make_source
-from headway.train.loop import fit
+from headway.training.loop import fit
 
 SIZE = {"width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
 CPU_RECIPE = (

@@ -20,7 +20,7 @@ from torch import Tensor
 import headway
 from benchmarks.models import llama_134m, written
 from benchmarks.timing import interleaved, row, use_threads
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 ROOM = 448  # tokens of prompt and answer, if the model has room for so many
 AHEAD = 16  # guesses may reach past the end

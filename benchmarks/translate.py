@@ -21,7 +21,7 @@ import headway
 from benchmarks.models import VOCAB, marian_61m, written
 from benchmarks.peers import CTRANSLATE2, ctranslate2_peers, word
 from benchmarks.timing import interleaved, row, use_threads
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 SOURCE, TARGET = 30, 40
 SETTINGS = {"batch 1, greedy": (1, 1), "batch 16, beam 4": (16, 4)}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from headway.cli import app, main
 from headway.errors import ConfigError
-from headway.jobs.plan import make_plan
+from headway.jobs.run_config import make_plan
 
 HEADWAY = [sys.executable, "-m", "headway"]
 SMALL = ["--set", "model.width=32", "--set", "model.layers=1", "--set", "model.heads=2", "--set", "task.vocab=300"]

@@ -91,7 +91,7 @@ def test_the_scan_for_absolute_paths_can_find_one() -> None:
 
 def test_train_is_the_function_however_often_it_is_asked_for() -> None:
     import headway
-    from headway.train.settings import Settings
+    from headway.training.settings import Settings
 
     assert headway.train is headway.train and headway.train.__name__ == "train" and callable(headway.train)
-    assert Settings.__module__ == "headway.train.settings"
+    assert Settings.__module__ == "headway.training.settings"

@@ -1,4 +1,4 @@
-"""Room: bundle. A model, its tokenizer and what it was trained for, as one thing that is loaded, called and saved."""
+"""A model, its tokenizer and what it was trained for, as one thing that is loaded, called and saved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
-from headway.data.ledger import Ledger
+from headway.data.truncation import Ledger
 from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data import lines as module
+from headway.data import text_reader as module
 from headway.data.json_stream import elements
-from headway.data.lines import Limits, count_lines, lines
+from headway.data.text_reader import Limits, count_lines, lines
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=20)

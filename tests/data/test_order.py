@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.order import Order, shuffled
+from headway.data.batch_sampler import Order, shuffled
 from headway.errors import ConfigError
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=300)

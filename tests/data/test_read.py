@@ -284,7 +284,7 @@ def test_rows_match_the_csv_module(tmp_path):
 
 def test_no_torch():
     probe = (
-        "import sys, headway.data.read, headway.data.check, headway.data.order, headway.data.store;"
+        "import sys, headway.data.read, headway.data.check, headway.data.batch_sampler, headway.data.store;"
         "import headway.data.stream, headway.data.split;"
         "sys.exit('torch' in sys.modules)"
     )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.engine.certificate import Tally
+from headway.engine.conversion_report import Tally
 
 FACTS = dict(before="fp32", after="int8", bytes_before=400, bytes_after=100, measured_on="a text")
 

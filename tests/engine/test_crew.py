@@ -12,11 +12,11 @@ import torch
 
 pytest.importorskip("numba")
 
-from headway.engine import crew as room
 from headway.engine import prepare
+from headway.engine import thread_pool as room
 from headway.families import find
 from headway.families.family import Keys
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 from headway.models.build import build
 
 
@@ -60,7 +60,7 @@ def test_torchs_threads_are_found_where_they_are_libgomps() -> None:
 
 
 def test_threads_that_may_be_fewer_than_asked_for_are_not_lent() -> None:
-    code = "import torch; from headway.engine.crew import torchs_threads; print(torchs_threads(2))"
+    code = "import torch; from headway.engine.thread_pool import torchs_threads; print(torchs_threads(2))"
     done = subprocess.run([sys.executable, "-c", code], env={"OMP_THREAD_LIMIT": "1"}, capture_output=True, text=True)
     assert done.stdout.strip() == "None", done.stderr
 

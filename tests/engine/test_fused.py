@@ -10,7 +10,7 @@ from headway.engine import prepare, release, why_not
 from headway.engine.step import FastStep
 from headway.families import find
 from headway.families.family import Keys
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
@@ -20,7 +20,7 @@ from headway.models import recipes
 from headway.models.build import build
 from headway.models.config import DecoderConfig, ModelConfig, StackConfig
 from headway.models.recipes import Size
-from headway.train.lora import add_lora
+from headway.training.lora import add_lora
 
 pytest.importorskip("numba")
 

@@ -8,7 +8,7 @@ from headway.engine.int8 import GROUP, ROW, dequantise, quantise_weight
 
 pytest.importorskip("numba")
 
-from headway.engine.product import product
+from headway.engine.matmul import product
 
 
 @pytest.mark.parametrize("inputs", [5, 16, 77, 96, 768, 4096])

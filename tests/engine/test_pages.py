@@ -2,8 +2,8 @@
 
 import torch
 
+from headway.engine.huge_pages import lies_in, settle
 from headway.engine.int8 import quantise
-from headway.engine.pages import lies_in, settle
 from headway.engine.swap import matrices
 from headway.layers.linear import Linear
 from headway.models import recipes

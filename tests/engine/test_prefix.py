@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.writers import tiny_decoder, tiny_translator
 
 from headway.engine.prefix import LEAST, PrefixCache, common
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 GREEDY = GenerationSettings(max_new_tokens=8)
 FIRST = list(range(1, 21))

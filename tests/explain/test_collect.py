@@ -16,7 +16,7 @@ from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.collect import collect
-from headway.explain.pieces import tokens
+from headway.explain.token_text import tokens
 from headway.layers.positions import RelativeBiasConfig
 from headway.models.build import build
 from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, StackConfig

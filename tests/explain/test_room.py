@@ -3,8 +3,8 @@
 import pytest
 
 from headway.errors import InputError
-from headway.explain.room import FRAME, PAGE, Needs, _spread, keep
-from headway.explain.walk import places
+from headway.explain.model_map import places
+from headway.explain.size_budget import FRAME, PAGE, Needs, _spread, keep
 from headway.models.build import build
 from headway.models.recipes import Size, encoder
 

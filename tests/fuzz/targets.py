@@ -27,7 +27,6 @@ from headway.bundle import Bundle, architecture_of, rules_of
 from headway.checkpoints import TensorFiles, read_header, read_json, save_tensors
 from headway.checkpoints.json_tensors import read_json_tensors
 from headway.checkpoints.sentence import sentence_settings
-from headway.data import draft
 from headway.data.builtin import builtin
 from headway.data.check import check
 from headway.data.dataset import open_files
@@ -40,7 +39,7 @@ from headway.models.build import build
 from headway.models.config import to_dict, validate
 from headway.preprocess.image import read_image
 from headway.preprocess.text import Tokenizer
-from headway.tasks.source import prepare
+from headway.tasks.batches import prepare
 
 torch.set_num_threads(1)
 TEXT_TASKS = ("generate", "translate", "summarize", "classify", "tag", "answer", "fill", "embed")
@@ -273,7 +272,7 @@ def _store() -> dict[str, bytes]:
 @cache
 def _draft() -> dict[str, bytes]:
     """As the third row's end leaves it, with a mark after every row."""
-    with tempfile.TemporaryDirectory() as folder, patch.object(draft, "MARK_BYTES", 1):
+    with tempfile.TemporaryDirectory() as folder, patch.object(store_writer, "MARK_BYTES", 1):
         with contextlib.suppress(KeyboardInterrupt):
             _prepared(Path(folder) / "s", rows=_interrupted)
         return {path.name: path.read_bytes() for path in (Path(folder) / ".s-draft").iterdir()}
@@ -292,7 +291,7 @@ def _stored() -> list[Any]:
 
 def _sealed(text: bytes, others: Any, random: Any) -> bytes:
     """A lie about a store that its own checksum agrees with, most of the time."""
-    from headway.data.sealed import _seal
+    from headway.data.checksums import _seal
 
     out = lied(text, others, random)
     try:

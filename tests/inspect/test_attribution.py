@@ -15,7 +15,7 @@ from headway.layers.norms import NormConfig
 from headway.models.build import build
 from headway.models.config import ClassifyHeadConfig, PoolerConfig
 from headway.models.recipes import Size, decoder, encoder, recurrent
-from headway.train.lora import add_lora
+from headway.training.lora import add_lora
 
 SIZE = Size(width=24, layers=2, heads=4)
 

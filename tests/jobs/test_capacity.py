@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from headway.cli.app import app
 from headway.errors import ConfigError
-from headway.jobs.capacity import (
+from headway.jobs.estimate import (
     Layout,
     Machine,
     Shape,
@@ -30,7 +30,7 @@ from headway.jobs.capacity import (
 )
 from headway.models.build import build
 from headway.models.recipes import Size, decoder
-from headway.train.recompute import recomputed
+from headway.training.activation_checkpointing import recomputed
 
 CASES = [
     {"width": 128, "layers": 4, "vocab": 256, "rows": 8, "length": 128},

@@ -9,11 +9,11 @@ import pytest
 from headway import jobs
 from headway.errors import ConfigError, DataError
 from headway.jobs.overrides import from_file, parse, sort
-from headway.jobs.plan import Plan, make_plan
+from headway.jobs.run_config import Plan, make_plan
 from headway.models.presets import transformer_2017
 from headway.models.recipes import Size, encoder_decoder
 from headway.tasks.classify import Classify
-from headway.train.settings import Settings
+from headway.training.settings import Settings
 
 KNOWN = {"train": Settings, "task": Classify, "model": Size}
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 from headway.models.build import build
 from headway.models.config import ModelConfig, from_dict, to_dict
 from headway.models.recipes import Size, recurrent

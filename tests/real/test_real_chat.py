@@ -8,8 +8,8 @@ import torch
 
 import headway
 from headway.bundle import Bundle
-from headway.generate import GenerationSettings, generate
-from headway.generate.window import seen
+from headway.generation import GenerationSettings, generate
+from headway.generation.attention_sinks import seen
 from headway.jobs.chat import Conversation
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import headway
 from headway.engine.int8 import Int8Linear
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 from headway.jobs.convert import certify, convert
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import headway
 from headway.engine import prepare, release, why_not
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 
 PROMPT = "Once upon a time, there was a little"
 STORY = [

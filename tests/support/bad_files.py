@@ -18,7 +18,7 @@ from headway.data.check import check
 from headway.data.dataset import DataSet, open_files
 from headway.errors import DataError
 from headway.preprocess.text import Tokenizer
-from headway.tasks.source import prepare
+from headway.tasks.batches import prepare
 from headway.tasks.task import Task
 
 COUNT = 40

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from headway import tasks
-from headway.data import draft
+from headway.data import store_writer
 from headway.data.dataset import open_files
-from headway.data.ledger import Ledger
 from headway.data.row import Row
-from headway.tasks.source import prepare
+from headway.data.truncation import Ledger
+from headway.tasks.batches import prepare
 
 
 class Bytes:
@@ -47,13 +47,13 @@ def peak() -> int:
 def checksum(folder: Path) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for path in sorted(folder.iterdir()):
-        whole.update(f"{path.name} {draft.hashed(path).hexdigest()}\n".encode())
+        whole.update(f"{path.name} {store_writer.hashed(path).hexdigest()}\n".encode())
     return whole.hexdigest()
 
 
 def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, mark: int) -> dict[str, Any]:
     """Prepares, measures, and is killed at an example if so told."""
-    draft.MARK_BYTES = mark
+    store_writer.MARK_BYTES = mark
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
     before, began = peak(), time.perf_counter()
     kind = tasks.find("generate")
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--real", action="store_true", help="with the tokenizer of `generate`, learned from the corpus")
-    parser.add_argument("--mark", type=int, default=draft.MARK_BYTES)
+    parser.add_argument("--mark", type=int, default=store_writer.MARK_BYTES)
     given = parser.parse_args()
     print(json.dumps(prepared(given.corpus, given.folder, kill_at=given.kill_at, real=given.real, mark=given.mark)))
 

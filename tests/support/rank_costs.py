@@ -25,9 +25,9 @@ from support.step_memory import Tokens, loss
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder
-from headway.train import loop, shard  # noqa: F401 – shard: once here, every rank has it
-from headway.train.settings import Settings
-from headway.train.world import join
+from headway.training import fsdp, loop  # noqa: F401 – shard: once here, every rank has it
+from headway.training.distributed import join
+from headway.training.settings import Settings
 
 TINY = {"width": 32, "layers": 1, "vocab": 64, "rows": 2, "length": 8}
 BYTES_SENT = 200  # where struct tcp_info has tcpi_bytes_sent

@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.generate import GenerationSettings
+from headway.generation import GenerationSettings
 
 PROMPTS = [[5, 9, 11], [7], [21, 22, 23, 24, 25, 26], [3, 3]]
 SOURCES = [[5, 9, 11, 2], [7, 2], [21, 22, 23, 24, 25, 26, 2], [3, 3, 2]]

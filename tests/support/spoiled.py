@@ -3,9 +3,9 @@
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from headway.jobs.plan import Plan
+from headway.jobs.run_config import Plan
 from headway.jobs.verify import live
-from headway.train import rng
+from headway.training import rng
 
 
 def live_with_new_dropout(plan: Plan, folder: Path, told: Connection) -> None:

@@ -14,8 +14,8 @@ from headway.data.batch import Batch, Loss
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder
-from headway.train import loop
-from headway.train.settings import Settings
+from headway.training import loop
+from headway.training.settings import Settings
 
 
 class Tokens:

@@ -12,10 +12,10 @@ from headway.data.dataset import DataSet, open_builtin
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size
-from headway.tasks.source import ExampleSource, prepare
+from headway.tasks.batches import ExampleSource, prepare
 from headway.tasks.task import Task
-from headway.train.loop import FitResult, fit
-from headway.train.settings import Settings
+from headway.training.loop import FitResult, fit
+from headway.training.settings import Settings
 
 SMALL = Size(width=64, layers=2, heads=2, dropout=0.0)
 

@@ -9,9 +9,9 @@ from torch import nn
 
 from headway.data.read import Row
 from headway.errors import DataError, HeadwayError
-from headway.tasks.share import among, shared
+from headway.tasks.distributed import among, shared
 from headway.tasks.task import Task
-from headway.train.world import World, join
+from headway.training.distributed import World, join
 
 ROWS = 150  # three batches of the tasks that take 64 at once; a row of those that read running text is a long one
 DOCUMENTS = {"generate": 3, "fill": 6}

@@ -17,10 +17,10 @@ from headway.models.outputs import Output
 from headway.models.recipes import Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import find
-from headway.tasks.encoders import Frame
 from headway.tasks.fill import IS_NEXT, NOT_NEXT, Fill
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE
+from headway.tasks.text_pairs import Frame
 
 ROWS = [
     Row({"text": "red one. red two. red three. red four."}, "colours.txt:1"),

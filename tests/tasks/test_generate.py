@@ -12,8 +12,8 @@ from headway.data.row import Row
 from headway.models.build import build
 from headway.models.outputs import Output
 from headway.models.recipes import Size
+from headway.tasks.batches import StreamSource
 from headway.tasks.generate import Generate
-from headway.tasks.source import StreamSource
 
 TEXT = "the cat sat on the mat. the dog sat on the log.\n" * 8
 

@@ -13,7 +13,7 @@ from random import Random
 
 from safetensors.torch import save_file
 
-from headway.train import state
+from headway.training import state
 
 
 class Disk:

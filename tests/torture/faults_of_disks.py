@@ -13,7 +13,7 @@ from torture.disk import Disk
 from torture.lives import REFUSED, Life
 from torture.trials import NotPossibleError, Trial, intact, same
 
-from headway.train.state import load_latest, states
+from headway.training.state import load_latest, states
 
 STEPS = 40
 POWER_MOMENTS = 150  # about as many as a run of twelve states has

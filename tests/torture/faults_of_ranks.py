@@ -19,7 +19,7 @@ from torture.trials import Trial, intact, outcome
 from train.toy_run import ToyModel, ToySource
 
 from headway.data.batch import Batch
-from headway.train.compare import first_difference
+from headway.training.state_diff import first_difference
 
 STEPS = 14
 TOLERANCE = 1e-4  # sums of float32 in another order

@@ -19,10 +19,10 @@ from torture.lives import REFUSED, FaultySource, Life, faulty_loss
 from torture.trials import Trial, intact, outcome, same
 from train.toy_run import ToyModel, ToySource
 
-from headway.train.autopsy import replay
-from headway.train.compare import first_difference
-from headway.train.spikes import RECENT
-from headway.train.state import load_state, states
+from headway.training.loss_spikes import RECENT
+from headway.training.state import load_state, states
+from headway.training.state_diff import first_difference
+from headway.training.step_dump import replay
 
 STEPS = 40
 LONG = 4.0  # seconds of a step

@@ -22,8 +22,8 @@ from train.toy_run import ToyModel, ToySource, toy_fit, toy_loss
 
 from headway.data.batch import Batch, Loss
 from headway.errors import HeadwayError
-from headway.train import loop
-from headway.train.state import states
+from headway.training import loop
+from headway.training.state import states
 
 REFUSED = 2  # what a run that ends with an error of ours exits with
 

@@ -18,7 +18,7 @@ LAST = 120  # seconds a rank has to end by itself; torchrun gives it 30, on a ma
 
 @cache
 def warm_up() -> None:
-    import headway.train.shard  # noqa: F401 – once here, every rank has it
+    import headway.training.fsdp  # noqa: F401 – once here, every rank has it
 
 
 class Lives:

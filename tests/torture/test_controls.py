@@ -15,11 +15,11 @@ from torture import faults_of_runs as runs
 from torture import trials
 from torture.lives import Life
 
-from headway.train import loop, resume, rng, state, step
-from headway.train.signals import Interrupt
-from headway.train.spikes import Spikes
-from headway.train.state import write_folder
-from headway.train.world import World
+from headway.training import loop, resume, rng, state, step
+from headway.training.distributed import World
+from headway.training.loss_spikes import Spikes
+from headway.training.signals import Interrupt
+from headway.training.state import write_folder
 
 
 @pytest.fixture(autouse=True)

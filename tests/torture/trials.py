@@ -13,8 +13,8 @@ from typing import Any
 
 from torture.lives import Life
 
-from headway.train.compare import first_difference, without_clock
-from headway.train.state import load_latest, states, verify
+from headway.training.state import load_latest, states, verify
+from headway.training.state_diff import first_difference, without_clock
 
 
 class NotPossibleError(Exception):

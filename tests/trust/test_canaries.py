@@ -22,7 +22,7 @@ import headway
 from headway import jobs
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import CheckpointError, ConfigError, HeadwayError
-from headway.jobs.about import about
+from headway.jobs.info import about
 
 SMALL: dict[str, Any] = {
     "model.width": 16, "model.layers": 1, "model.heads": 2, "eval_every": 1, "batch": 8, "save_every": 1, "vocab": 300,

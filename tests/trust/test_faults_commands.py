@@ -12,8 +12,8 @@ from headway.errors import ConfigError, TrainingError
 from headway.jobs import make_plan, resume, train
 from headway.jobs.replay import replay
 from headway.jobs.verify import compare, verify_resume
-from headway.train import loop
-from headway.train.state import states
+from headway.training import loop
+from headway.training.state import states
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 200, "batch": 8, "log_every": 1}
 

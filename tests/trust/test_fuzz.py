@@ -14,7 +14,7 @@ from fuzz.campaign import Target, fire
 from fuzz.mutate import lied
 from fuzz.targets import TARGETS
 
-from headway.data.ledger import Ledger
+from headway.data.truncation import Ledger
 from headway.errors import DataError
 
 INPUTS = 12_000  # in all, shared out as `make fuzz` does
@@ -60,8 +60,8 @@ def believing(ledger: Ledger, state: Any) -> bool:
 
 PLANTED = [
     ("store index", "headway.data.store.is_whole", lambda *_: True),
-    ("store index", "headway.data.ledger.Ledger.recall", believing),
-    ("store mark", "headway.data.draft.is_whole", lambda *_: True),
+    ("store index", "headway.data.truncation.Ledger.recall", believing),
+    ("store mark", "headway.data.store_writer.is_whole", lambda *_: True),
 ]
 
 

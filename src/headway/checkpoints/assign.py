@@ -1,4 +1,4 @@
-"""Room: checkpoints. Puts tensors onto a module that was built without memory, without copying them."""
+"""Puts tensors onto a module that was built without memory, without copying them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: checkpoints. A model published as one JSON file: `{"config": {…}, "<tensor>": {"shape", "dtype", "data"}}` with
+"""A model published as one JSON file: `{"config": {…}, "<tensor>": {"shape", "dtype", "data"}}` with
 the numbers in base64 (the form in which small teaching models are put on a page)."""
 
 from __future__ import annotations

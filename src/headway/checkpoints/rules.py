@@ -1,4 +1,4 @@
-"""Room: checkpoints. Reversible rules between our tensor names and somebody else's (idea: litgpt's template map and
+"""Reversible rules between our tensor names and somebody else's (idea: litgpt's template map and
 transformers 5's reversible operations). Knows no family.
 
 A rule's names are templates: `{i}` stands for a number, and a template may name a parameter or a module, whose `weight`

@@ -1,4 +1,4 @@
-"""Room: checkpoints. What a sentence-transformers folder says beside its model: pooling, normalisation, length."""
+"""What a sentence-transformers folder says beside its model: pooling, normalisation, length."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Room: cli. argv → calls. Nothing imports it, and torch is imported only by the commands that need it."""
+"""argv → calls. Nothing imports it, and torch is imported only by the commands that need it."""
 
 from __future__ import annotations
 
 import typer
 
-from headway.cli import capacity, chat, convert, demo, endure, explain, training, using  # noqa: F401 – their commands
+from headway.cli import chat, convert, demo, estimate, explain, inference, training, verify  # noqa: F401 – their commands
 from headway.cli.app import app
 from headway.errors import HeadwayError
 

@@ -1,4 +1,4 @@
-"""Room: cli. The `headway` command itself; the modules beside it add its subcommands."""
+"""The `headway` command itself; the modules beside it add its subcommands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: cli. `chat`: a conversation, line by line, with a person or through a pipe."""
+"""`chat`: a conversation, line by line, with a person or through a pipe."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
+from headway.cli.generation_options import writes
+from headway.cli.inference import note_unfinished
 from headway.cli.options import Model, Weights, say
-from headway.cli.using import note_unfinished
-from headway.cli.writing import writes
 from headway.errors import HeadwayError
 
 HELP = "/reset begins anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer"

@@ -1,4 +1,4 @@
-"""Room: cli. `convert`, `calibrate` and `bench`."""
+"""`convert`, `calibrate` and `bench`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
+from headway.cli.inference import note_unfinished
 from headway.cli.options import AsJson, Model, Weights, reads_data, say
-from headway.cli.using import note_unfinished
 
 TYPES = "int8, bf16, fp16 or fp32"
 

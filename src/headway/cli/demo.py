@@ -1,4 +1,4 @@
-"""Room: cli. `demo`."""
+"""`demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: cli. `explain`."""
+"""`explain`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from headway.cli.app import app
+from headway.cli.inference import note_unfinished
 from headway.cli.options import say
-from headway.cli.using import note_unfinished
 from headway.errors import InputError
 
 

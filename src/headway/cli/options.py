@@ -1,4 +1,4 @@
-"""Room: cli. The arguments that several commands take, each said once."""
+"""The arguments that several commands take, each said once."""
 
 from __future__ import annotations
 

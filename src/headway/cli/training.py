@@ -1,4 +1,4 @@
-"""Room: cli. `train` and `check`."""
+"""`train` and `check`."""
 
 from __future__ import annotations
 

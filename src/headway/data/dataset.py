@@ -15,10 +15,10 @@ from pathlib import Path
 
 from headway.data.builtin import builtin
 from headway.data.images import image_parts
-from headway.data.lines import text as text_of
 from headway.data.read import Row, Rows, guess, read
 from headway.data.split import bare_suffix, find_parts, held_out, inputs
 from headway.data.store import fingerprint
+from headway.data.text_reader import text as text_of
 from headway.errors import DataError
 
 Walk = Callable[[], Iterator[Row]]

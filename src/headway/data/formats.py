@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.json_stream import elements, parse
-from headway.data.lines import DEFAULT, Limits, lines, text
 from headway.data.row import Layout, kind
+from headway.data.text_reader import DEFAULT, Limits, lines, text
 from headway.errors import DataError
 
 Record = tuple[int, dict[str, Any]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.data.lines import DEFAULT, Limits, text
+from headway.data.text_reader import DEFAULT, Limits, text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"

@@ -9,10 +9,10 @@ from typing import Any
 
 from headway.data import formats
 from headway.data.columns import assign, listing
-from headway.data.guess import guess_file, guess_parallel, is_parallel
-from headway.data.lines import DEFAULT, Limits, count_lines, lines
 from headway.data.row import Layout, Row, convert
+from headway.data.sniff import guess_file, guess_parallel, is_parallel
 from headway.data.split import data_files, find_parts
+from headway.data.text_reader import DEFAULT, Limits, count_lines, lines
 from headway.errors import DataError
 
 __all__ = ["Layout", "Limits", "Row", "Rows", "guess", "read"]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.draft import INDEX, VERSION, Draft
-from headway.data.sealed import WHERE, hashed, is_whole, mapped, read_sealed
+from headway.data.checksums import WHERE, hashed, is_whole, mapped, read_sealed
+from headway.data.store_writer import INDEX, VERSION, Draft
 from headway.errors import DataError
 
 

@@ -1,4 +1,4 @@
-"""Room: engine. The same model, faster. Where to look:
+"""The same model, faster. Where to look:
 
 what is asked        prepare (a model made fast in place), weights (the types that weights can have),
                      certificate (what a conversion changed), measure (`headway bench`)

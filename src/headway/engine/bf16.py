@@ -1,4 +1,4 @@
-"""Room: engine. Weights as bfloat16, half the bytes of float32 with its range; what they multiply stays float32."""
+"""Weights as bfloat16, half the bytes of float32 with its range; what they multiply stays float32."""
 
 from __future__ import annotations
 

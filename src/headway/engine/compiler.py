@@ -1,4 +1,4 @@
-"""Room: engine. Whether there is a compiler: Numba, an extra (`pip install headway[fast]`). Without it all works by
+"""Whether there is a compiler: Numba, an extra (`pip install headway[fast]`). Without it all works by
 torch's own kernels. What it compiles it keeps on disk, so that a machine waits for it once."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def announce() -> None:
 
     class Announcer(event.Listener):
         def on_start(self, event: Any) -> None:
-            if event.data["dispatcher"].py_func.__module__ == "headway.engine.machine" and not self.said:
+            if event.data["dispatcher"].py_func.__module__ == "headway.engine.interpreter" and not self.said:
                 logger.warning("compiling the engine for this processor, once; this can take half a minute")
                 self.said = True
 

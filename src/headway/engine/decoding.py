@@ -1,4 +1,4 @@
-"""Room: engine. A step of a decoder on the machine: its plan, the memory it works in, and the tables that depend on
+"""A step of a decoder on the machine: its plan, the memory it works in, and the tables that depend on
 where a token stands."""
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.crew import crew
-from headway.engine.machine import enter
-from headway.engine.orders import FRAME, SLOTS, Frame, Place, Slot
-from headway.engine.plan import Plan
-from headway.engine.product import most_tokens
+from headway.engine.interpreter import enter
+from headway.engine.lowering import Plan
+from headway.engine.matmul import most_tokens
+from headway.engine.opcodes import FRAME, SLOTS, Frame, Place, Slot
+from headway.engine.thread_pool import crew
 from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
 from headway.layers.linear import Linear

@@ -1,4 +1,4 @@
-"""Room: engine. Weights as 8-bit integers: symmetric, one scale for each group of an output's inputs (idea: llama.cpp's
+"""Weights as 8-bit integers: symmetric, one scale for each group of an output's inputs (idea: llama.cpp's
 Q8_0, whose groups are of 32), or for all of them.
 
 A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
@@ -67,7 +67,7 @@ class Int8Weight:
         if not self._compiles(x):
             return F.linear(x, self.dense(x.dtype), bias)
         announce()
-        from headway.engine.product import product
+        from headway.engine.matmul import product
 
         y = product(x, self.codes, self.scale)
         return y if bias is None else y.add_(bias)

@@ -1,4 +1,4 @@
-"""Room: engine. What a step of a model is made of, compiled: matrix times tokens, norm, activation, rotation.
+"""What a step of a model is made of, compiled: matrix times tokens, norm, activation, rotation.
 
 All of it works on addresses, so that a model's own memory is used where it lies. A thread does the part of the outputs
 it is given; nothing here waits for another.

@@ -1,4 +1,4 @@
-"""Room: engine. A vocabulary for writing LLVM's language by hand, through Numba: loads and stores by address, loops,
+"""A vocabulary for writing LLVM's language by hand, through Numba: loads and stores by address, loops,
 sums of vectors."""
 
 from __future__ import annotations

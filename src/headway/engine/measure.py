@@ -1,4 +1,4 @@
-"""Room: engine. How fast a model runs here, and how near that is to what the machine can do: writing a token reads all
+"""How fast a model runs here, and how near that is to what the machine can do: writing a token reads all
 weights once, so it is bound by the memory; reading a prompt multiplies them with many tokens, so it is bound by the
 arithmetic (the roofline, Williams et al. 2009). Both limits are measured in the same run."""
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.generate import GenerationSettings, Token, generate
+from headway.generation import GenerationSettings, Token, generate
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import PatchConfig

@@ -1,4 +1,4 @@
-"""Room: engine. Prompts that begin alike are read once: keys and values of past requests, kept for the next one (idea:
+"""Prompts that begin alike are read once: keys and values of past requests, kept for the next one (idea:
 vLLM's and SGLang's prefix caches, here for whole requests, newest first).
 
 What is kept is a copy, found by its exact ids and by the exact weights that made it, and copied again when it is used:

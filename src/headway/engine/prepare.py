@@ -1,4 +1,4 @@
-"""Room: engine. The same model, made fast in place: its matrices stored as asked, its step compiled. Nothing is copied
+"""The same model, made fast in place: its matrices stored as asked, its step compiled. Nothing is copied
 that the model does not let go of."""
 
 from __future__ import annotations

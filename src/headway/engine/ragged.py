@@ -1,4 +1,4 @@
-"""Room: engine. Texts of different lengths without padding: laid end to end in one row, each seeing only itself.
+"""Texts of different lengths without padding: laid end to end in one row, each seeing only itself.
 
 Every layer touches real tokens only. Texts of one length lie side by side, so that attention takes them as a batch; a
 row has enough of them to keep the matrix products busy, and no more than memory is easily had for.

@@ -1,4 +1,4 @@
-"""Room: engine. Small things that compiled code needs and Numba does not give: numbers at an address, bits as a float,
+"""Small things that compiled code needs and Numba does not give: numbers at an address, bits as a float,
 rounding and exponentials that vectorise, and a place where threads wait for each other."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: engine. A decoder's `step`, fast. It takes the method's place on the decoder it is made for, gives the same
+"""A decoder's `step`, fast. It takes the method's place on the decoder it is made for, gives the same
 logits, writes to the same cache, and leaves to the method whatever it does not do itself: reading a prompt, large
 batches, gradients, a model on another device, and a step that somebody listens to.
 
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from headway.engine.bf16 import Bf16Linear
 from headway.engine.compiler import announce, can_compile
+from headway.engine.huge_pages import lies_in, settle
 from headway.engine.int8 import Int8Linear
-from headway.engine.pages import lies_in, settle
 from headway.layers.cache import KeyValueCache
 from headway.layers.linear import Linear
 from headway.memory import keep_freed_memory
@@ -69,7 +69,7 @@ class FastStep:
             return
         announce()
         from headway.engine.decoding import Compiled
-        from headway.engine.plan import NotPlannedError, plan
+        from headway.engine.lowering import NotPlannedError, plan
 
         self._cache = weakref.ref(cache)
         self._listeners = [

@@ -1,4 +1,4 @@
-"""Room: engine. Which matrices of a model are worth storing smaller, and how one module takes another's place.
+"""Which matrices of a model are worth storing smaller, and how one module takes another's place.
 
 They are the ones a written token reads in full: every projection of every block, the vocabulary's projection, and the
 token table (which a tied vocabulary reads too). Positions, norms and small heads stay as they are.

@@ -1,4 +1,4 @@
-"""Room: engine. The inner loops, in the compiler's own language (LLVM, through Numba): rows of a weight matrix times
+"""The inner loops, in the compiler's own language (LLVM, through Numba): rows of a weight matrix times
 tokens, with every vector named. Nothing here is of one processor; 256-bit vectors are split or joined where needed.
 
 A tile multiplies a few rows with a few tokens, so that what is loaded serves more than once. Weights are float32,

@@ -1,4 +1,4 @@
-"""Room: engine. The types a model's weights can have: as a person names them, as config.json tells them, as they are
+"""The types a model's weights can have: as a person names them, as config.json tells them, as they are
 now."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: engine. The memory in which the machine's orders hand their results on."""
+"""The memory in which the machine's orders hand their results on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.orders import FEW, PLACES, Place
-from headway.engine.plan import Plan
+from headway.engine.lowering import Plan
+from headway.engine.opcodes import FEW, PLACES, Place
 
 LINE = 64  # bytes
 

@@ -1,4 +1,4 @@
-"""Room: explain. How an answer came about, step by step, with the model's own numbers: one story, many views.
+"""How an answer came about, step by step, with the model's own numbers: one story, many views.
 
     headway.explain("runs/demo", "the 3rd of May 1998").save("page.html")
 

@@ -1,4 +1,4 @@
-"""Room: explain. Scores as a choice: the candidates a reader can compare, and what all of them together weigh."""
+"""Scores as a choice: the candidates a reader can compare, and what all of them together weigh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.explain import story
-from headway.explain.pieces import names
+from headway.explain.token_text import names
 from headway.models.outputs import Output
 from headway.preprocess.text import Tokenizer
 

@@ -1,4 +1,4 @@
-"""Room: explain. From a model and an input to the story of its answer: one pass on the fast kernel, heard at the taps;
+"""From a model and an input to the story of its answer: one pass on the fast kernel, heard at the taps;
 all numbers are the model's own."""
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 
 from headway.bundle import Bundle
 from headway.errors import InputError
-from headway.explain import matters, numbers, story
-from headway.explain.asked import Asked, ask_encoder, shorten
+from headway.explain import importance, story, tensors
 from headway.explain.choices import labels, vocabulary
+from headway.explain.decoder_inputs import ask_decoder, ask_translator, generation_of, go_on
+from headway.explain.encoder_inputs import Asked, ask_encoder, shorten
 from headway.explain.facts import facts, kind_of, name_of
-from headway.explain.room import Needs, keep
-from headway.explain.walk import places, sides
-from headway.explain.written import ask_decoder, ask_translator, generation_of, go_on
+from headway.explain.model_map import places, sides
+from headway.explain.size_budget import Needs, keep
 from headway.inspect import record
 from headway.inspect.parts import evaluating
 from headway.models.decoder import Decoder
@@ -74,12 +74,12 @@ def _transformer(
     found, parts = places(model), sides(model)
     widths = {side.sequence: side.model.config.stack.block.width for side in parts}
     kept = keep(Needs(found, asked.lengths, widths), layers)
-    wanted = [name for side in parts for name in numbers.taps(side, found, kept)]
+    wanted = [name for side in parts for name in tensors.taps(side, found, kept)]
     with torch.no_grad(), record(model, wanted) as heard:
         output = model(**asked.inputs)
     told = asked.tell(output)
-    attention = [numbers.attention(place, heard, kept) for place in found if place.layer in kept.weights]
-    about = matters.question(told, first="target" in asked.sequences)
+    attention = [tensors.attention(place, heard, kept) for place in found if place.layer in kept.weights]
+    about = importance.question(told, first="target" in asked.sequences)
     own = getattr(task, "labels", None)
     names = vocabulary(bundle.tokenizer) if own is None else labels(own)
     return story.Story(
@@ -88,13 +88,13 @@ def _transformer(
         sequences=asked.sequences,
         task=None if task is None else task.name,
         note=[*asked.note, *kept.note],
-        embedding=[numbers.embedding(side, heard) for side in parts] if kept.embedding else [],
+        embedding=[tensors.embedding(side, heard) for side in parts] if kept.embedding else [],
         attention=attention,
-        stream=[part for side in parts for part in numbers.stream(side, heard)],
+        stream=[part for side in parts for part in tensors.stream(side, heard)],
         output=told,
-        lens=matters.lens(model, asked.inputs, names) if told.kind not in ("vector", "span") else None,
-        heads=None if about is None else matters.heads(model, asked.inputs, about),
-        attribution=None if about is None else matters.attribution(model, asked.inputs, about),
+        lens=importance.lens(model, asked.inputs, names) if told.kind not in ("vector", "span") else None,
+        heads=None if about is None else importance.heads(model, asked.inputs, about),
+        attribution=None if about is None else importance.attribution(model, asked.inputs, about),
         generation=_generation(bundle, told, asked, attention, steps=steps),
     )
 
@@ -117,7 +117,7 @@ def _recurrent(bundle: Bundle, task: Task | None, asked: Asked, *, title: str) -
     with torch.no_grad(), record(model, taps) as heard:
         output = model(**asked.inputs)
     told = asked.tell(output)
-    weights = numbers.array(heard["cross.weights"][0][0])  # (1, target, source)
+    weights = tensors.array(heard["cross.weights"][0][0])  # (1, target, source)
     alignment = story.Attention(
         name="cross",
         stack="decoder",
@@ -140,7 +140,7 @@ def _recurrent(bundle: Bundle, task: Task | None, asked: Asked, *, title: str) -
         task=None if task is None else task.name,
         note=asked.note,
         embedding=[
-            story.Embedding(name, numbers.array(word[0]), story.Position("none"), numbers.array(total[0]))
+            story.Embedding(name, tensors.array(word[0]), story.Position("none"), tensors.array(total[0]))
             for name, word, total in zip(("source", "target"), words, sums, strict=True)
         ],
         attention=[alignment],

@@ -1,4 +1,4 @@
-"""Room: explain. The worked examples of the notes that Headway grew from, as stories: their numbers, worked out by the
+"""The worked examples of the notes that Headway grew from, as stories: their numbers, worked out by the
 formula that every model here uses. Where a note slips, the section says what holds (`docs/seeds.md` has the list)."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 from headway.errors import InputError
 from headway.explain import story
-from headway.explain.room import PLACES
+from headway.explain.size_budget import PLACES
 from headway.layers.attend import attend_with_weights
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.positions import sinusoids

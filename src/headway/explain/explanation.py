@@ -1,4 +1,4 @@
-"""Room: explain. What `headway.explain` gives: a story to be saved as a page, drawn, or looked at in a notebook."""
+"""What `headway.explain` gives: a story to be saved as a page, drawn, or looked at in a notebook."""
 
 from __future__ import annotations
 

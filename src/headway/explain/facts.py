@@ -1,4 +1,4 @@
-"""Room: explain. A model in a few lines, for the head of a page."""
+"""A model in a few lines, for the head of a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: explain. A story as one HTML file that needs nothing else: styles, scripts and numbers inside, no request ever.
+"""A story as one HTML file that needs nothing else: styles, scripts and numbers inside, no request ever.
 
 The content-security policy admits this page's own script and style by their hashes and nothing besides, so that even
 a hostile token could not load or send anything; and the page's scripts make text nodes of data, never markup."""

@@ -1,4 +1,4 @@
-"""Room: explain. The story of one input: everything that a page shows, as plain data.
+"""The story of one input: everything that a page shows, as plain data.
 
 `collect` tells it of our models; one of any other model can be built by hand, from arrays and strings. On the wire an
 array is {"shape", "data"}: its little-endian float32 numbers in base64, which are exactly the model's.

@@ -1,4 +1,4 @@
-"""Room: explain. A story in a terminal: tokens, where the answering token looks in one layer, and what was chosen."""
+"""A story in a terminal: tokens, where the answering token looks in one layer, and what was chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: explain. A story's pictures: which of its arrays each of them draws."""
+"""A story's pictures: which of its arrays each of them draws."""
 
 from __future__ import annotations
 

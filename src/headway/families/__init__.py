@@ -1,4 +1,4 @@
-"""Room: families. Other people's names: the config keys and tensor names of published architectures, both ways."""
+"""Other people's names: the config keys and tensor names of published architectures, both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: families. BART (Lewis et al. 2020) and mBART (Liu et al. 2020): learned positions from row 2 on, a norm on the
+"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020): learned positions from row 2 on, a norm on the
 embeddings, one table of tokens for everything. BART is post-norm; mBART is pre-norm with a final norm."""
 
 from __future__ import annotations

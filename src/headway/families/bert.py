@@ -1,4 +1,4 @@
-"""Room: families. BERT (Devlin et al. 2019): an encoder with learned positions and two segments, post-norm, exact GELU;
+"""BERT (Devlin et al. 2019): an encoder with learned positions and two segments, post-norm, exact GELU;
 pre-trained to fill in masked words and to tell whether one sentence follows another."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: families. DistilBERT (Sanh et al. 2019): BERT with half the layers, no segments, no pooler, its own names."""
+"""DistilBERT (Sanh et al. 2019): BERT with half the layers, no segments, no pooler, its own names."""
 
 from __future__ import annotations
 

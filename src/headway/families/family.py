@@ -1,4 +1,4 @@
-"""Room: families. What a family file is made of: a name, the keys of its config (read strictly), and its tensor rules.
+"""What a family file is made of: a name, the keys of its config (read strictly), and its tensor rules.
 
 Every key of a foreign config is read, knowingly ignored, or refused by name: nothing is defaulted silently.
 """

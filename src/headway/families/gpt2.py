@@ -1,4 +1,4 @@
-"""Room: families. GPT-2 (Radford et al. 2019): learned positions, pre-norm, tanh GELU, q, k and v in one matrix, and
+"""GPT-2 (Radford et al. 2019): learned positions, pre-norm, tanh GELU, q, k and v in one matrix, and
 every matrix stored (in, out)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: families. Headway's own dialect: any config of ours as it is, tensors under their own names. For models whose
+"""Headway's own dialect: any config of ours as it is, tensors under their own names. For models whose
 shape no published architecture has."""
 
 from __future__ import annotations

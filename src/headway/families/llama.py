@@ -1,4 +1,4 @@
-"""Room: families. LLaMA 1–3 (Touvron et al. 2023) and its close kin: Mistral (sliding window), Qwen2 (q, k, v biases),
+"""LLaMA 1–3 (Touvron et al. 2023) and its close kin: Mistral (sliding window), Qwen2 (q, k, v biases),
 Qwen3 (norms on queries and keys). RMS pre-norm, rotary positions, gated feed-forward, grouped heads."""
 
 from __future__ import annotations

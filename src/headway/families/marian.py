@@ -1,4 +1,4 @@
-"""Room: families. Marian (Junczys-Dowmunt et al. 2018), the OPUS-MT translators: BART's blocks with sinusoidal
+"""Marian (Junczys-Dowmunt et al. 2018), the OPUS-MT translators: BART's blocks with sinusoidal
 positions (all sines, then all cosines), no norm on the embeddings, and vocabularies that may differ by side."""
 
 from __future__ import annotations

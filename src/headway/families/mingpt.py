@@ -1,4 +1,4 @@
-"""Room: families. minGPT (Karpathy): GPT-2's shape, with matrices stored (out, in) and an untied vocabulary."""
+"""minGPT (Karpathy): GPT-2's shape, with matrices stored (out, in) and an untied vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: families. RoBERTa (Liu et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and CamemBERT (Martin et al. 2020): the
+"""RoBERTa (Liu et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and CamemBERT (Martin et al. 2020): the
 encoder of BERT, its positions beginning after the padding id's own row; heads under other names, no next sentence."""
 
 from __future__ import annotations

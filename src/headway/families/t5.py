@@ -1,4 +1,4 @@
-"""Room: families. T5 (Raffel et al. 2020), T5 v1.1 and mT5 (Xue et al. 2021): RMS pre-norm, no biases, scores that are
+"""T5 (Raffel et al. 2020), T5 v1.1 and mT5 (Xue et al. 2021): RMS pre-norm, no biases, scores that are
 not scaled, and one relative bias table a stack, kept in its first block."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: families. ViT (Dosovitskiy et al. 2021): an image as a row of patches after a class token, read pre-norm."""
+"""ViT (Dosovitskiy et al. 2021): an image as a row of patches after a class token, read pre-norm."""
 
 from __future__ import annotations
 

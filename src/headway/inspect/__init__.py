@@ -1,4 +1,4 @@
-"""Room: inspect. Listens at taps. The forward pass stays on the fast kernel; only what is asked for is worked out."""
+"""Listens at taps. The forward pass stays on the fast kernel; only what is asked for is worked out."""
 
 from headway.inspect.attribution import Attribution, Contribution, attribute
 from headway.inspect.importance import HeadImportance, head_importance, logit

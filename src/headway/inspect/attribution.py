@@ -1,4 +1,4 @@
-"""Room: inspect. Direct logit attribution: one logit as a sum over what wrote into the residual stream – the embedding,
+"""Direct logit attribution: one logit as a sum over what wrote into the residual stream – the embedding,
 each attention head, each feed-forward – and the biases on the way (Elhage et al. 2021; for post-norm models Kobayashi
 et al. 2021).
 

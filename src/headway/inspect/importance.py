@@ -1,4 +1,4 @@
-"""Room: inspect. Which heads matter for this output? By ablation: each head is taken out and the score asked again. By
+"""Which heads matter for this output? By ablation: each head is taken out and the score asked again. By
 gradient: one backward pass estimates the same change to first order, Σ z · ∂score/∂z (Michel, Levy & Neubig 2019)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: inspect. What if? Takes heads out, turns them up or down, puts in what another run had, pushes in a direction.
+"""What if? Takes heads out, turns them up or down, puts in what another run had, pushes in a direction.
 
 All of it is one thing, `replace`: a hook on a tap that gives back another value. Each is a context manager and leaves
 the model as it was. A recording beside it hears the replaced value; of two on one tap, the outer has the last word.

@@ -1,4 +1,4 @@
-"""Room: inspect. The logit lens (nostalgebraist 2020): every layer's stream goes through the final norm and the head,
+"""The logit lens (nostalgebraist 2020): every layer's stream goes through the final norm and the head,
 as if the model stopped there, and says what the model would answer so far."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: inspect. What can be named in a model: its taps, its attentions, and the part of it that has the last word."""
+"""What can be named in a model: its taps, its attentions, and the part of it that has the last word."""
 
 from __future__ import annotations
 

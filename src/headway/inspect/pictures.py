@@ -1,4 +1,4 @@
-"""Room: inspect. Pictures for papers and READMEs, from plain arrays and token strings; no model needed. The file's
+"""Pictures for papers and READMEs, from plain arrays and token strings; no model needed. The file's
 ending says whether it is a PNG, an SVG or a PDF."""
 
 from __future__ import annotations

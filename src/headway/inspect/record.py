@@ -1,4 +1,4 @@
-"""Room: inspect. `with record(model, "decoder.*.cross.weights") as seen:` – the values that pass the named taps.
+"""`with record(model, "decoder.*.cross.weights") as seen:` – the values that pass the named taps.
 
 The pass stays on the fast kernel. Scores and weights, which that kernel never has as a whole, are worked out beside it
 from the queries and keys that went in, for the layers, heads and queries asked for and no others."""

@@ -1,4 +1,4 @@
-"""Room: inspect. Attention rollout (Abnar & Zuidema 2020): how much of each token's last state comes from each input
+"""Attention rollout (Abnar & Zuidema 2020): how much of each token's last state comes from each input
 token, if every residual is half what was there and half what attention, averaged over heads, brought.
 
 Cross-attention is one more such residual: half of it brings what, by the encoder's rollout, its tokens are made of."""

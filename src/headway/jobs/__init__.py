@@ -1,8 +1,8 @@
-"""Room: jobs. What a person asks for, joined from the rooms; the command line and Python call the same functions."""
+"""What a person asks for, joined from the rooms; the command line and Python call the same functions."""
 
-from headway.jobs.plan import Plan, make_plan, open_data, refuse_other, saved_plan
+from headway.jobs.inference import evaluate, input_lines, misfits, run, score_lines, shown, speaks
+from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
 from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
-from headway.jobs.using import evaluate, input_lines, misfits, run, score_lines, shown, speaks
 
 __all__ = [
     "Plan",

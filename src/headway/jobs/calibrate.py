@@ -1,4 +1,4 @@
-"""Room: jobs. `calibrate`: a model made as sure as it is right (temperature scaling, Guo et al. 2017). One number
+"""`calibrate`: a model made as sure as it is right (temperature scaling, Guo et al. 2017). One number
 divides its logits; it is the one with the lowest loss on data that was not trained on, and goes into the weights."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.errors import ConfigError
 from headway.jobs.convert import new_folder, save_along
-from headway.jobs.plan import PLAN, Paths, open_data, saved_plan
+from headway.jobs.inference import open_for
+from headway.jobs.run_config import PLAN, Paths, open_data, saved_plan
 from headway.jobs.training import task_of
-from headway.jobs.using import open_for
 from headway.models.outputs import Output
 from headway.models.rehead import chooser, soften
 

@@ -1,4 +1,4 @@
-"""Room: jobs. The model card: what a trained folder is, how it was made, how well it does, how to use it."""
+"""The model card: what a trained folder is, how it was made, how well it does, how to use it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.data.dataset import DataSet
     from headway.data.report import Report
-    from headway.jobs.plan import Plan
-    from headway.train.loop import FitResult
+    from headway.jobs.run_config import Plan
+    from headway.training.loop import FitResult
 
 
 def write_card(

@@ -1,4 +1,4 @@
-"""Room: jobs. `chat`: a conversation with a model that writes on from a text, kept inside the model's context."""
+"""`chat`: a conversation with a model that writes on from a text, kept inside the model's context."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.checkpoints import read_json
 from headway.errors import InputError
-from headway.generate import GenerationSettings, Token, generate
-from headway.generate.start import context_of
+from headway.generation import GenerationSettings, Token, generate
+from headway.generation.prefill import context_of
 from headway.models.config import LanguageHeadConfig
 from headway.models.decoder import Decoder
 from headway.preprocess.chat import PLAIN_STOPS, chat_ids, turn_ends
 from headway.preprocess.text import Tokenizer
 from headway.tasks.generate import Generate
-from headway.tasks.writing import settings_of
+from headway.tasks.generation import settings_of
 
 MOST = 512  # tokens of an answer, unless told
 LEAST = 32  # tokens that must be left for an answer, unless told

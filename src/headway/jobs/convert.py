@@ -1,4 +1,4 @@
-"""Room: jobs. `convert`: a model folder with its weights in another type, and the certificate of what that changed."""
+"""`convert`: a model folder with its weights in another type, and the certificate of what that changed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_json
 from headway.data.builtin import builtin
-from headway.data.lines import lines
-from headway.engine.certificate import Certificate, Tally
+from headway.data.text_reader import lines
+from headway.engine.conversion_report import Certificate, Tally
 from headway.engine.weights import Int8, float_type, weight_bytes, weights_asked
 from headway.errors import ConfigError, InputError
-from headway.generate import GenerationSettings, generate
+from headway.generation import GenerationSettings, generate
 from headway.models.config import DecoderConfig, EncoderDecoderConfig, LanguageHeadConfig, PoolerConfig, RecurrentConfig
 from headway.models.rehead import most_tokens
 

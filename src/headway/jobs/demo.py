@@ -1,4 +1,4 @@
-"""Room: jobs. The demo: from nothing to a tested translator of dates, a picture of what it looks at, and a page with
+"""The demo: from nothing to a tested translator of dates, a picture of what it looks at, and a page with
 every number of one answer."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from headway.explain import explain
-from headway.jobs.plan import make_plan
+from headway.jobs.inference import evaluate
+from headway.jobs.run_config import make_plan
 from headway.jobs.training import Say, progress, run_plan
-from headway.jobs.using import evaluate
 
 INPUTS = [
     "the 3rd of May 1998",

@@ -1,4 +1,4 @@
-"""Room: jobs. `--set key=value`: which setting a key means, and its value, with a did-you-mean for what is not known.
+"""`--set key=value`: which setting a key means, and its value, with a did-you-mean for what is not known.
 
 A key is a field of the training settings, of the task, or of the model's size; `train.`, `task.` or `model.` in front
 says which, and is needed only where the bare name would fit several.

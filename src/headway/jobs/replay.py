@@ -1,4 +1,4 @@
-"""Room: jobs. `replay`: a step whose numbers were not finite, run again from what its autopsy kept."""
+"""`replay`: a step whose numbers were not finite, run again from what its autopsy kept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from headway.bundle import load
 from headway.errors import ConfigError
-from headway.jobs.plan import saved_plan
+from headway.jobs.run_config import saved_plan
 from headway.jobs.training import learner, task_of
-from headway.train import autopsy
-from headway.train.world import pick_device
+from headway.training import step_dump
+from headway.training.distributed import pick_device
 
 
-def replay(folder: str | Path) -> autopsy.Replayed:
+def replay(folder: str | Path) -> step_dump.Replayed:
     """`folder` is RUN/training/autopsy-STEP; the model's shape and task are the run's."""
     path = Path(folder)
     run = path.absolute().parent.parent
@@ -20,4 +20,4 @@ def replay(folder: str | Path) -> autopsy.Replayed:
         raise ConfigError(f"{path}: no such folder; give RUN/training/autopsy-STEP")
     plan, bundle = saved_plan(run), load(run)
     model = learner(plan, bundle, lambda text: None)
-    return autopsy.replay(path, model, loss=task_of(bundle).loss, device=pick_device(plan.settings().device))
+    return step_dump.replay(path, model, loss=task_of(bundle).loss, device=pick_device(plan.settings().device))

@@ -1,4 +1,4 @@
-"""Room: jobs. `check` and `train`: from a file (or the built-in data) to a trained model folder."""
+"""`check` and `train`: from a file (or the built-in data) to a trained model folder."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from headway.data.dataset import DataSet, first
 from headway.data.report import Report
 from headway.errors import ConfigError, DataError
 from headway.jobs.card import write_card
-from headway.jobs.plan import PLAN, Paths, Plan, make_plan, open_data, saved_plan
+from headway.jobs.run_config import PLAN, Paths, Plan, make_plan, open_data, saved_plan
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
+from headway.tasks.batches import ExampleSource, StreamSource, prepare
 from headway.tasks.default import default_task
-from headway.tasks.share import among
-from headway.tasks.source import ExampleSource, StreamSource, prepare
+from headway.tasks.distributed import among
 from headway.tasks.task import Task
-from headway.train.loop import FitResult, fit
-from headway.train.lora import add_lora, freeze, merge_lora
-from headway.train.progress import ProgressLine
-from headway.train.settings import Settings
-from headway.train.state import states
-from headway.train.world import join, pick_device
+from headway.training.distributed import join, pick_device
+from headway.training.loop import FitResult, fit
+from headway.training.lora import add_lora, freeze, merge_lora
+from headway.training.progress import ProgressLine
+from headway.training.settings import Settings
+from headway.training.state import states
 
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
 EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all

@@ -1,4 +1,4 @@
-"""Room: jobs. `verify-resume`: is a run that is killed again and again, and resumed, the run that never was?
+"""`verify-resume`: is a run that is killed again and again, and resumed, the run that never was?
 
 One run goes through undisturbed. Another of the same plan is killed (SIGKILL: nothing can be tidied) at moments drawn
 at random: a step is drawn, and a delay after it, so that the blow falls in a step, an evaluation, a save, or in the
@@ -20,12 +20,12 @@ from typing import Any
 
 from headway.checkpoints import TensorFiles, read_json
 from headway.errors import ConfigError, TrainingError
-from headway.jobs.plan import PLAN, Plan
+from headway.jobs.run_config import PLAN, Plan
 from headway.jobs.training import SCORES, Say, run_plan
-from headway.train.compare import first_difference, without_clock
-from headway.train.settings import interval
-from headway.train.source import Callback, Status
-from headway.train.state import load_latest
+from headway.training.protocols import Callback, Status
+from headway.training.settings import interval
+from headway.training.state import load_latest
+from headway.training.state_diff import first_difference, without_clock
 
 Live = Callable[[Plan, Path, Connection], None]
 PREPARING = -1  # stands for a step: before the first

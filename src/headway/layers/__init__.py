@@ -1,1 +1,1 @@
-"""Room: layers. Tensors in, tensors out. Knows no model."""
+"""Tensors in, tensors out. Knows no model."""

@@ -1,4 +1,4 @@
-"""Room: layers. The one formula, softmax(QKᵀ/√d_k)V (Vaswani et al. 2017, section 3.2.1; seeds 000–002).
+"""The one formula, softmax(QKᵀ/√d_k)V (Vaswani et al. 2017, section 3.2.1; seeds 000–002).
 
 Two ways to the same numbers: `attend` takes the fast kernel, `attend_with_weights` spells every step out and returns
 the weights too. Tests hold them together, in train mode and with gradients.

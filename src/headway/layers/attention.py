@@ -1,4 +1,4 @@
-"""Room: layers. Multi-head attention: projections, positions and cache around `attend`. Self, causal and cross are one
+"""Multi-head attention: projections, positions and cache around `attend`. Self, causal and cross are one
 class; fewer key/value heads than query heads make it grouped (Ainslie et al. 2023) or multi-query (Shazeer 2019)."""
 
 from __future__ import annotations

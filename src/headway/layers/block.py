@@ -1,4 +1,4 @@
-"""Room: layers. The residual, written once (idea: annotated-transformer's SublayerConnection), and the block:
+"""The residual, written once (idea: annotated-transformer's SublayerConnection), and the block:
 attention, cross-attention if there is any, feed-forward. Pre-norm and post-norm are two places of the same norm."""
 
 from __future__ import annotations

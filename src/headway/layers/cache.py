@@ -1,4 +1,4 @@
-"""Room: layers. Keys and values of the past: a value owned by the caller, never by a module.
+"""Keys and values of the past: a value owned by the caller, never by a module.
 
 Buffers are allocated ahead and grow by doubling, so a step writes one column instead of copying the past.
 """

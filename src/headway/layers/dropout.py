@@ -1,4 +1,4 @@
-"""Room: layers. Dropout (Srivastava et al. 2014). On a CPU drawing the mask costs more than using it, so one 64-bit
+"""Dropout (Srivastava et al. 2014). On a CPU drawing the mask costs more than using it, so one 64-bit
 draw serves eight numbers: the probability is then a multiple of 1/256, and the rescaling is exact for it."""
 
 from __future__ import annotations

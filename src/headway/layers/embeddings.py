@@ -1,4 +1,4 @@
-"""Room: layers. Things become vectors: tokens with positions and segments, and image patches."""
+"""Things become vectors: tokens with positions and segments, and image patches."""
 
 from __future__ import annotations
 

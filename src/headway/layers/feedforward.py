@@ -1,4 +1,4 @@
-"""Room: layers. The position-wise feed-forward network, plain (2017) and gated (Shazeer 2020)."""
+"""The position-wise feed-forward network, plain (2017) and gated (Shazeer 2020)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: layers. torch's Linear and Embedding, which draw no first values for memory they do not have yet: a model whose
+"""torch's Linear and Embedding, which draw no first values for memory they do not have yet: a model whose
 weights are about to be loaded is built in no time.
 
 `table` is what `F.linear` multiplies with: the weight, or what stands for it where it is stored another way.

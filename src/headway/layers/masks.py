@@ -1,4 +1,4 @@
-"""Room: layers. Who may look at whom. True = may look. Masks combine with `&` and `|`.
+"""Who may look at whom. True = may look. Masks combine with `&` and `|`.
 
 The causal triangle, and texts laid end to end, are kept as a fact rather than a tensor for as long as possible: so the
 fast kernel can use its own causal path, a single-token step needs no mask at all, and each text is met by itself.

@@ -1,4 +1,4 @@
-"""Room: layers. Norms. LayerNorm and RMSNorm are torch's; the seed's BatchNorm, with padding excluded, is ours."""
+"""Norms. LayerNorm and RMSNorm are torch's; the seed's BatchNorm, with padding excluded, is ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: layers. Where a token stands: sinusoidal and learned vectors added to embeddings, rotary angles for queries and
+"""Where a token stands: sinusoidal and learned vectors added to embeddings, rotary angles for queries and
 keys (half-split), and biases added to scores (ALiBi, T5's relative buckets)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: layers. What came before: additive attention over an encoder's states (Bahdanau, Cho & Bengio 2015). The cells
+"""What came before: additive attention over an encoder's states (Bahdanau, Cho & Bengio 2015). The cells
 themselves, GRU, LSTM and the vanilla RNN, are torch's."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: layers. A named identity: the place where inspection listens (idea: TransformerLens' hook points).
+"""A named identity: the place where inspection listens (idea: TransformerLens' hook points).
 
 A tap's name is its module path, e.g. `decoder.blocks.3.cross.weights`. It costs one call when nobody listens.
 """

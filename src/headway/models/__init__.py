@@ -1,1 +1,1 @@
-"""Room: models. Bricks assembled into shapes, one file a shape. Knows no published name."""
+"""Bricks assembled into shapes, one file a shape. Knows no published name."""

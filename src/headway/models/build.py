@@ -1,4 +1,4 @@
-"""Room: models. Config in, module out."""
+"""Config in, module out."""
 
 from __future__ import annotations
 

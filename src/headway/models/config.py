@@ -1,4 +1,4 @@
-"""Room: models. Frozen, nested configs, each of which is all that a shape needs to be built. An exclusive choice is one
+"""Frozen, nested configs, each of which is all that a shape needs to be built. An exclusive choice is one
 typed field. A config is also data: `to_dict` and `from_dict` are exact inverses, and nothing in it names code."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: models. The decoder shape: each token looks back (GPT-like), and at a source if there is one."""
+"""The decoder shape: each token looks back (GPT-like), and at a source if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: models. The encoder shape: everything looks at everything (BERT-like; with patches for tokens, ViT-like)."""
+"""The encoder shape: everything looks at everything (BERT-like; with patches for tokens, ViT-like)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: models. The 2017 shape: an encoder reads the source, a decoder writes the target looking at it
+"""The 2017 shape: an encoder reads the source, a decoder writes the target looking at it
 (T5-, BART-like)."""
 
 from __future__ import annotations

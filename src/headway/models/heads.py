@@ -1,4 +1,4 @@
-"""Room: models. From hidden states to what is asked: words, labels for the whole or for each token, a pooled vector."""
+"""From hidden states to what is asked: words, labels for the whole or for each token, a pooled vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: models. First values of the weights.
+"""First values of the weights.
 
 `classic`: Xavier-uniform matrices and embeddings of variance 1/width (2017). `modern`: matrices of variance 1/inputs,
 the last matrix of every branch at zero, so that a fresh model is the identity on its residual stream, and small

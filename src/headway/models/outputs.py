@@ -1,4 +1,4 @@
-"""Room: models. What a forward pass returns. Never a loss: the loss is the task's."""
+"""What a forward pass returns. Never a loss: the loss is the task's."""
 
 from __future__ import annotations
 

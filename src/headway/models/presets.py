@@ -1,4 +1,4 @@
-"""Room: models. The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): the `classic` recipe at the
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): the `classic` recipe at the
 paper's size. The base model by default; the big one is `width=1024, heads=16, inner=4096, dropout=0.3`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: models. Two recipes for a model from scratch, as configs of the one core.
+"""Two recipes for a model from scratch, as configs of the one core.
 
 `classic` is the Transformer of 2017 to the letter (Vaswani et al., sections 3.1–3.5 and 5.4: post-norm, sinusoidal
 positions, projections without bias, ReLU, embeddings scaled by √width and shared with the output). `modern` is what has

@@ -1,4 +1,4 @@
-"""Room: models. The encoder-decoder before the Transformer: a bidirectional GRU reads, a GRU with additive attention
+"""The encoder-decoder before the Transformer: a bidirectional GRU reads, a GRU with additive attention
 writes (Bahdanau et al. 2015). It steps like every decoder here, so the same search writes with it, and its alignment is
 heard at `cross.weights`, as cross-attention's is."""
 

@@ -1,4 +1,4 @@
-"""Room: models. A trained model asked something new: the same weights below, a fresh head on top (BERT, Devlin et al.
+"""A trained model asked something new: the same weights below, a fresh head on top (BERT, Devlin et al.
 2019)."""
 
 from __future__ import annotations

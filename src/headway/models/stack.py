@@ -1,4 +1,4 @@
-"""Room: models. Blocks one after the other, with what they share: the mask, the rotary angles, the score bias."""
+"""Blocks one after the other, with what they share: the mask, the rotary angles, the score bias."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Room `preprocess`: one raw thing ⇄ tensors. Text, chat, image, audio; one file each."""
+"""One raw thing ⇄ tensors. Text, chat, image, audio; one file each."""

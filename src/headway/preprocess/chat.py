@@ -1,4 +1,4 @@
-"""Room `preprocess`: a conversation → ids, by the model's own chat template.
+"""A conversation → ids, by the model's own chat template.
 
 What people say is data. Their words pass through the template with every control token in them broken by a mark, so
 that afterwards those that the template wrote are read as control tokens, and those that a person wrote as plain text.

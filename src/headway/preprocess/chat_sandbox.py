@@ -1,4 +1,4 @@
-"""Room `preprocess`: a chat template, rendered where it can do no harm. Run as a process of its own, which reads one
+"""A chat template, rendered where it can do no harm. Run as a process of its own, which reads one
 JSON object on standard input and writes one on standard output.
 
 A template comes with a model, from anywhere. Jinja's sandbox keeps it from attributes and calls that lead out of it;

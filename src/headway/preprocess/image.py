@@ -1,4 +1,4 @@
-"""Room: preprocess. One picture – a file, its bytes, an array, a Pillow image – as an array of one size, eight bits a
+"""One picture – a file, its bytes, an array, a Pillow image – as an array of one size, eight bits a
 colour, turned the way the camera's EXIF note says; of an animation the first frame. The size is reached by stretching,
 as ViT's own preprocessing does. A file is asked for by a Path: a mere string, which may come from anywhere, opens none.
 """

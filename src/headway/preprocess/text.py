@@ -1,4 +1,4 @@
-"""Room `preprocess`: text ⇄ ids. One `Tokenizer` for every kind, on top of the `tokenizers` library.
+"""Text ⇄ ids. One `Tokenizer` for every kind, on top of the `tokenizers` library.
 
 Two backends hold the same ids. `_full` knows every token and decodes; `_plain` is deaf to control tokens, so that
 `<s>` typed by a user is four characters and never the id that begins a sentence. Nothing is ever cut or padded here.

@@ -1,4 +1,4 @@
-"""Room `preprocess`: a published model's folder → one tokenizer description (the dict inside `tokenizer.json`).
+"""A published model's folder → one tokenizer description (the dict inside `tokenizer.json`).
 
 Three layouts are read: `tokenizer.json` (everything), `vocab.txt` (WordPiece, as BERT ships it) and
 `vocab.json` + `merges.txt` (byte-level BPE, as GPT-2 and RoBERTa ship it).

@@ -1,4 +1,4 @@
-"""Room `preprocess`: texts → a new tokenizer description. Same texts, same bytes, in every process.
+"""Texts → a new tokenizer description. Same texts, same bytes, in every process.
 
 `char` is one id a character (Karpathy's char-rnn), `bpe` is byte-level BPE (GPT-2), `wordpiece` is BERT's.
 """

@@ -1,4 +1,4 @@
-"""Room: tasks. What is asked, one file a task."""
+"""What is asked, one file a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: tasks. `answer`: the piece of a text that answers a question, or nothing (extractive, as BERT on SQuAD 2).
+"""`answer`: the piece of a text that answers a question, or nothing (extractive, as BERT on SQuAD 2).
 
 Every token is scored as the answer's start and as its end. A long text is read through overlapping windows; a window
 without the answer points at its first token, [CLS].
@@ -24,10 +24,10 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
-from headway.tasks.encoders import text_encoder
-from headway.tasks.share import shared
+from headway.tasks.distributed import shared
 from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
 from headway.tasks.task import Example, Task, Walk, batches, device_of, mask_of, only, pad
+from headway.tasks.text_pairs import text_encoder
 
 MARKS = ("context", "span")  # of a window: its context's tokens, from … to before; the answer's first and last
 

@@ -1,4 +1,4 @@
-"""Room: tasks. `classify`: a text gets one label (BERT's first token, a GPT's last)."""
+"""`classify`: a text gets one label (BERT's first token, a GPT's last)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headway.models.encoder import Encoder
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, pooler_of, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.labelled import Labelled
+from headway.tasks.classification import Labelled
 from headway.tasks.task import Example, Walk, ids_array, mask_of, only, pad
 
 

@@ -1,4 +1,4 @@
-"""Room: tasks. `classify-image`: a picture gets one label (ViT, Dosovitskiy et al. 2021: patches are its words)."""
+"""`classify-image`: a picture gets one label (ViT, Dosovitskiy et al. 2021: patches are its words)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.image import read_image
 from headway.preprocess.text import Tokenizer
-from headway.tasks.labelled import Labelled
+from headway.tasks.classification import Labelled
 from headway.tasks.task import Example, Walk
 
 MEASURED = 1000  # pictures that mean and deviation are taken from

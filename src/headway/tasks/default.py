@@ -1,4 +1,4 @@
-"""Room: tasks. What a model that was not trained here can be asked, told by its shape and head."""
+"""What a model that was not trained here can be asked, told by its shape and head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: tasks. `embed`: a text becomes a vector, near the vectors of texts that mean the same. Learned from pairs; the
+"""`embed`: a text becomes a vector, near the vectors of texts that mean the same. Learned from pairs; the
 other pairs of a batch are what a text is told apart from (InfoNCE, van den Oord et al. 2018; pooled by the mean)."""
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headway.models.heads import pool
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens
 from headway.preprocess.text import Tokenizer
-from headway.tasks.encoders import text_encoder, without_head
-from headway.tasks.share import shared
+from headway.tasks.distributed import shared
 from headway.tasks.task import Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.text_pairs import text_encoder, without_head
 
 
 @dataclass

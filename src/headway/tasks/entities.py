@@ -1,4 +1,4 @@
-"""Room: tasks. Tags as entities, and their score, in the CoNLL shared task's reading (conlleval; seqeval's default).
+"""Tags as entities, and their score, in the CoNLL shared task's reading (conlleval; seqeval's default).
 
 An entity goes on while I- or E- follows B- or I- of its own type; any other tag but O begins one. So a stray I- is
 an entity, not an error. A tag without a prefix (a part of speech) is an entity of one word.

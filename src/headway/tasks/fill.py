@@ -1,4 +1,4 @@
-"""Room: tasks. `fill`: the words behind [MASK], and whether one sentence follows another: BERT's pre-training."""
+"""`fill`: the words behind [MASK], and whether one sentence follows another: BERT's pre-training."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from headway.models.config import (
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.encoders import Frame, text_encoder
+from headway.tasks.distributed import shared
 from headway.tasks.masking import Masking
-from headway.tasks.share import shared
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.text_pairs import Frame, text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
 SENTENCE_END = re.compile(r"\n+|(?<=[.?!…])\s+|(?<=[。？！])")

@@ -1,4 +1,4 @@
-"""Room: tasks. `generate`: the next token, again and again (GPT-like). Trains on running text; answers by going on."""
+"""`generate`: the next token, again and again (GPT-like). Trains on running text; answers by going on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headway.models.config import LanguageHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
-from headway.tasks.share import shared
+from headway.tasks.distributed import shared
+from headway.tasks.generation import APART, settings_of, write
 from headway.tasks.task import Example, Task, Walk, device_of, ids_array
-from headway.tasks.writing import APART, settings_of, write
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Room: tasks. BERT's masking (Devlin et al. 2019): of the tokens, 15% are chosen to be predicted; of those, 80% are
+"""BERT's masking (Devlin et al. 2019): of the tokens, 15% are chosen to be predicted; of those, 80% are
 shown as [MASK], 10% as a random token and 10% as they are, so that every token has to be understood."""
 
 from __future__ import annotations

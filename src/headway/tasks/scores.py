@@ -1,4 +1,4 @@
-"""Room: tasks. Scores by the field's own libraries, with the signature that makes them comparable."""
+"""Scores by the field's own libraries, with the signature that makes them comparable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room: tasks. Questions read through windows: where an answer's characters are among tokens, and from start and end
+"""Questions read through windows: where an answer's characters are among tokens, and from start and end
 scores the best spans. All spans at once: no loop over tokens."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room: tasks. SQuAD's exact match and F1 (Rajpurkar et al. 2016, 2018): words compared without case, punctuation and
+"""SQuAD's exact match and F1 (Rajpurkar et al. 2016, 2018): words compared without case, punctuation and
 articles, the best over all references; what cannot be answered is right only when nothing is answered."""
 
 from __future__ import annotations

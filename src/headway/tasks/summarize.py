@@ -1,4 +1,4 @@
-"""Room: tasks. `summarize`: a long text becomes a short one. Learned as a translation; scored by ROUGE (Lin 2004)
+"""`summarize`: a long text becomes a short one. Learned as a translation; scored by ROUGE (Lin 2004)
 beside the baseline that is hard to beat: the text's own first sentence."""
 
 from __future__ import annotations

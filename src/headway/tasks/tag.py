@@ -1,4 +1,4 @@
-"""Room: tasks. `tag`: every word gets a tag; tags in BIO mark names of persons, places, … The first piece of a word
+"""`tag`: every word gets a tag; tags in BIO mark names of persons, places, … The first piece of a word
 carries its tag (Devlin et al. 2019). A sentence longer than the model is read in overlapping windows."""
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.encoders import Frame, text_encoder
+from headway.tasks.classification import label_index, logits_of
+from headway.tasks.distributed import shared
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
-from headway.tasks.labelled import label_index, logits_of
-from headway.tasks.share import shared
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.text_pairs import Frame, text_encoder
 from headway.tasks.windows import Window, windows
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # 12,000 and o'clock are words; a mark alone is one too

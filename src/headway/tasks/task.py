@@ -1,4 +1,4 @@
-"""Room: tasks. What is asked of a model: row → examples → batch, output → loss, output → answer, answers → score.
+"""What is asked of a model: row → examples → batch, output → loss, output → answer, answers → score.
 
 A task object is what was decided before training (tokenizer, labels, limits) and is saved beside the model; its fields
 other than the tokenizer are its options. One file a task.
@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
-from headway.data.ledger import Ledger
 from headway.data.read import Row
+from headway.data.truncation import Ledger
 from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
-from headway.tasks.share import shared
+from headway.tasks.distributed import shared
 
 Example = dict[str, np.ndarray]
 Walk = Callable[[], Iterator[Row]]
@@ -41,7 +41,7 @@ class Task(ABC):
     stacks: ClassVar[int] = 1  # 2: encoder and decoder
     running: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
     stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
-    speaks: ClassVar[bool] = False  # `answer` writes: it takes what headway.tasks.writing does
+    speaks: ClassVar[bool] = False  # `answer` writes: it takes what headway.tasks.generation does
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
     reads_text: ClassVar[bool] = True  # False: there is no tokenizer

@@ -1,4 +1,4 @@
-"""Room: tasks. `translate`: a source text becomes a target text (encoder-decoder, teacher forcing, shifted right).
+"""`translate`: a source text becomes a target text (encoder-decoder, teacher forcing, shifted right).
 `summarize` is the same question with other limits and scores."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
-from headway.tasks.share import shared
+from headway.tasks.distributed import shared
+from headway.tasks.generation import APART, settings_of, write
 from headway.tasks.task import IGNORE, Example, Task, Walk, batches, ids_array, mask_of, only, pad
-from headway.tasks.writing import APART, settings_of, write
 
 
 @dataclass

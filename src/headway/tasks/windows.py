@@ -1,4 +1,4 @@
-"""Room: tasks. A row of words too long for a model, as windows that overlap: every word is asked about once, in the
+"""A row of words too long for a model, as windows that overlap: every word is asked about once, in the
 window where it stands farther from the edge."""
 
 from __future__ import annotations

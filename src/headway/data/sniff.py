@@ -1,0 +1,189 @@
+"""Data room: what a file is, by its name and first lines, told to the user in one line before anything is trained."""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from headway.data import formats
+from headway.data.columns import assign, label_column, listing, matches
+from headway.data.json_stream import elements
+from headway.data.row import Layout
+from headway.data.split import DATA_SUFFIXES, bare_suffix
+from headway.data.text_reader import CHUNK, Limits, detect_encoding, head_bytes, lines, refuse_old_line_ends, text
+from headway.errors import DataError
+
+SAMPLE = 200
+PAIRS = ({"source", "target"}, {"a", "b"})
+JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
+
+
+def guess_file(
+    path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None, limits: Limits
+) -> Layout:  # fmt: skip
+    """The layout of one file."""
+    head = head_bytes(path, limits=limits)
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
+        raise DataError(f"{path}: the file is empty; give one with examples in it.")
+    refuse_old_line_ends(path, head)
+    found = encoding or detect_encoding(path, limits=limits)
+    layout = _format(path, fields, encoding=found, limits=limits)
+    if layout.format == "table":
+        return _table(path, fields, layout=layout, chosen=columns, limits=limits)
+    source = formats.Source(path, layout, limits)
+    if layout.format == "CoNLL":
+        first = next((line for _, line in source.lines() if line.strip() and not line.startswith("-DOCSTART-")), None)
+        if first is None:
+            raise _no_examples(path)
+        names = [str(number) for number in range(1, len(formats.conll_cells(first, layout.delimiter)) + 1)]
+        if len(names) < 2:
+            raise DataError(f"{path}: tags: the lines have one column; expected a word and its tag on each line.")
+        mapping = {"words": names[0], "tags": names[-1]}
+        mapping |= assign(list(columns), names, sample=[], chosen=columns, where=str(path))
+        return _with(layout, mapping=mapping, columns=names)
+    sample = [record for _, record in itertools.islice(formats.READERS[layout.format](source), SAMPLE)]
+    if not sample:
+        raise _no_examples(path)
+    names = list(dict.fromkeys(name for record in sample for name in record))
+    if layout.format == "label and text a line":
+        return _with(layout, mapping={"text": "2", "label": "1"}, columns=names)
+    mapping = assign(fields, names, sample=sample, chosen=columns, where=str(path))
+    if layout.format == "SQuAD":
+        mapping = {name: name for name in names} | mapping
+    return _with(layout, mapping=mapping, columns=names)
+
+
+def guess_parallel(
+    paths: Sequence[Path], fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None
+) -> Layout:
+    """Two files whose lines belong together; the first is the first field unless the user names them."""
+    for path in paths:
+        refuse_old_line_ends(path, head_bytes(path))
+    names = [bare_suffix(path).lstrip(".") for path in paths]
+    if "" in names or names[0] == names[1]:
+        names = [path.name for path in paths]
+    order = list(columns) + [name for name in fields if name not in columns]
+    mapping = assign([], names, sample=[], chosen=columns, where=" and ".join(map(str, paths)))
+    free = iter(name for name in names if name not in mapping.values())
+    mapping |= {name: next(free) for name in order if name not in mapping}
+    found = encoding or detect_encoding(paths[0])
+    return Layout("parallel lines", {name: mapping[name] for name in fields}, tuple(names), encoding=found)
+
+
+def is_parallel(paths: Sequence[Path], fields: Sequence[str]) -> bool:
+    known = DATA_SUFFIXES - {".txt"}
+    return len(paths) == 2 and set(fields) in PAIRS and not any(bare_suffix(path) in known for path in paths)
+
+
+def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits) -> Layout:
+    suffix = bare_suffix(path)
+    if suffix == ".parquet" or head_bytes(path, limits=limits).startswith(b"PAR1"):
+        return Layout("Parquet", encoding="binary")
+    head = next(text(path, encoding=encoding, limits=limits))
+    if (kind := _json_kind(path, head, suffix, encoding=encoding, limits=limits)) is not None:
+        return Layout(kind, encoding=encoding)
+    if suffix == ".csv":
+        return Layout("table", delimiter=_delimiter(path, encoding=encoding, limits=limits), encoding=encoding)
+    sample = [line for _, line in itertools.islice(lines(path, encoding=encoding, limits=limits), SAMPLE)]
+    filled = [line for line in sample if line.strip()]
+    if not filled:
+        raise _no_examples(path)
+    tabs = sum("\t" in line for line in filled) > 0.9 * len(filled)
+    if {"words", "tags"} <= set(fields):
+        return Layout("CoNLL", delimiter="\t" if tabs else " ", encoding=encoding)
+    if suffix == ".tsv" or (tabs and len(fields) > 1):
+        return Layout("table", delimiter="\t", encoding=encoding)
+    if list(fields) == ["text"]:
+        return Layout("one text a line", encoding=encoding)
+    if set(fields) == {"text", "label"}:
+        firsts = {line.split()[0] for line in filled}
+        if len(firsts) <= max(2, len(filled) // 2) and max(map(len, firsts)) <= 40:
+            return Layout("label and text a line", encoding=encoding)
+    raise DataError(
+        f"{path}: cannot tell which part of a line is {listing(fields)}. Use CSV or TSV with a header, "
+        "JSON lines with named fields" + (", or two parallel files." if set(fields) in PAIRS else ".")
+    )
+
+
+def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Limits) -> str | None:
+    start = head.lstrip()
+    if suffix in (".jsonl", ".ndjson"):
+        return "JSON lines"
+    if suffix != ".json" and not re.match(r'\{\s*"', start):
+        return None
+    first, _, rest = start.partition("\n")
+    if first.rstrip().endswith("}") and rest.lstrip().startswith("{"):
+        return "JSON lines"
+    if start.startswith("{") and '"data"' not in start and not rest.strip() and len(head) < CHUNK // 4:
+        return "JSON lines"  # one example, on one line
+    _, element = next(elements(path, encoding=encoding, limits=limits), (0, None))
+    return "SQuAD" if isinstance(element, dict) and "paragraphs" in element else "JSON array"
+
+
+def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
+    """The separator that cuts most of the first lines into the same number of columns, and into most of them."""
+
+    def quality(delimiter: str) -> tuple[float, int]:
+        rows = formats.split_rows(path, delimiter=delimiter, encoding=encoding, limits=limits)
+        try:
+            widths = Counter(len(cells) for _, cells in itertools.islice(rows, 20) if cells)
+        except DataError:  # quotes do not fit this separator; if they fit none, reading with commas names the line
+            return (0.0, 0)
+        width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))
+        return (count / max(1, widths.total()), width) if width > 1 else (0.0, 0)
+
+    best = max(",\t;|", key=quality)
+    return best if quality(best) > (0.0, 0) else ","
+
+
+def _table(path: Path, fields: Sequence[str], *, layout: Layout, chosen: Mapping[str, str], limits: Limits) -> Layout:
+    rows = formats.split_rows(path, delimiter=layout.delimiter or ",", encoding=layout.encoding, limits=limits)
+    top = [cells for _, cells in itertools.islice(_filled(rows), SAMPLE)]
+    if not top:
+        raise _no_examples(path)
+    header = _has_header(top, fields, chosen=chosen)
+    names = top[0] if header else [str(number) for number in range(1, len(top[0]) + 1)]
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{path}:1: the header names {listing(repeated)} more than once.")
+    if len(top) == header:
+        raise DataError(f"{path}: the file has a header ({listing(names)}) and no examples; give it some.")
+    sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
+    mapping = assign(fields, names, sample=sample, chosen=chosen, where=str(path))
+    return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding)
+
+
+def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: Mapping[str, str]) -> bool:
+    first, rest = top[0], [cells for cells in top[1:] if len(cells) == len(top[0])]
+    if any(column in first for column in chosen.values() if not column.isdigit()):
+        return True
+    if not all(NAME_LIKE.fullmatch(cell.strip()) or not cell for cell in first) or len(set(first)) < len(first):
+        return False
+    recurring = {cell for index, cell in enumerate(first) if any(cells[index] == cell for cells in rest)}
+    if recurring:
+        return False
+    if any(matches(name, first) for name in fields):
+        return True
+    if "label" not in fields or any(" " in cell.strip() for cell in first):
+        return False
+    numbered = [dict(zip(map(str, range(len(cells))), cells, strict=True)) for cells in rest]
+    label = label_column(list(map(str, range(len(first)))), sample=numbered)
+    phrases = [sum(" " in cell for name, cell in cells.items() if name != label) > 0 for cells in numbered]
+    recurs = len({cells[label] for cells in numbered if label is not None}) <= len(rest) // 2
+    return recurs and sum(phrases) > 0.8 * len(rest)  # single words over phrases, and no label that comes again
+
+
+def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    return (row for row in rows if any(cell.strip() for cell in row[1]))
+
+
+def _with(layout: Layout, *, mapping: Mapping[str, str], columns: Sequence[str]) -> Layout:
+    return Layout(layout.format, mapping, tuple(columns), layout.delimiter, layout.header, layout.encoding)
+
+
+def _no_examples(path: Path) -> DataError:
+    return DataError(f"{path}: the file holds no examples; give one that does.")

@@ -1,0 +1,228 @@
+"""What a model is asked, task by task: the tensors it is shown, the tokens a person sees in their place,
+and how its scores become the answer."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.bundle import Bundle
+from headway.checkpoints.sentence import sentence_settings
+from headway.errors import InputError
+from headway.explain import story
+from headway.explain.choices import choice, labels, short, vocabulary
+from headway.explain.token_text import Whole, cut, tokens
+from headway.layers.embeddings import PatchConfig
+from headway.models.decoder import Decoder
+from headway.models.heads import pool
+from headway.models.outputs import Output
+from headway.tasks.answer import Answer
+from headway.tasks.classification import Labelled
+from headway.tasks.classify import Classify
+from headway.tasks.classify_image import ClassifyImage
+from headway.tasks.embed import Embed
+from headway.tasks.fill import Fill
+from headway.tasks.tag import Tag
+from headway.tasks.task import Task
+
+Tell = Callable[[Output], story.Output]
+
+
+@dataclass(frozen=True)
+class Asked:
+    inputs: dict[str, Tensor]  # what the model is called with, by name; one row
+    sequences: dict[str, story.Sequence]
+    tell: Tell
+    note: list[str] = field(default_factory=list)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {name: len(sequence.tokens) for name, sequence in self.sequences.items()}
+
+
+def strict(task: Task) -> Any:
+    """The same task, refusing what does not fit."""
+    whole = replace(task, overflow="error")
+    whole.ledger = Whole()
+    return whole
+
+
+def shorten(task: Task | None, value: Any, *, first: int | None, last: int | None) -> Any:
+    """The part of the text that was asked for: of a question's passage, where there is one."""
+    if first is None and last is None:
+        return value
+    if first is not None and last is not None:
+        raise InputError("--first and --last: give one of them")
+    if min(n for n in (first, last) if n is not None) < 1:
+        raise InputError("--first and --last take a number of tokens from 1")
+    if task is not None and isinstance(value, str):
+        return cut(task.tokenizer, value, first=first, last=last)
+    if task is not None and isinstance(value, Mapping) and isinstance(value.get("context"), str):
+        return {**value, "context": cut(task.tokenizer, value["context"], first=first, last=last)}
+    raise InputError("--first and --last choose a part of a text, and this input is none")
+
+
+def ask_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> Asked:
+    """An encoder, or a decoder with a head for labels."""
+    match task:
+        case Labelled():
+            return _classified(bundle, task, value, against=against)
+        case _ if against is not None:
+            raise InputError(f"--against: {task.name} has no other answer to be held against")
+        case Tag():
+            return _tagged(bundle, task, value)
+        case Answer():
+            return _answered(bundle, task, value)
+        case Fill():
+            return _filled(bundle, task, value)
+        case Embed():
+            return _embedded(bundle, task, value)
+    raise InputError(f"explain does not know the task {task.name}")
+
+
+def rows(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
+    """One row under the name that the model gives its first argument."""
+    row = torch.as_tensor(ids, dtype=torch.long, device=bundle.device)[None]
+    return {"ids" if isinstance(bundle.model, Decoder) else "inputs": row}
+
+
+def _classified(bundle: Bundle, task: Labelled, value: Any, *, against: str | None) -> Asked:
+    if against is not None and against not in task.labels:
+        raise InputError(f"--against {against!r}: not one of the labels {', '.join(task.labels)}")
+    example = strict(task).read(value, where="the input")
+    if isinstance(task, ClassifyImage):
+        batch = task.collate([example], seeds=[()], where=[]).to(bundle.device)
+        inputs, read = dict(batch.inputs), _patches(bundle, task, example["pixels"])
+    else:
+        assert isinstance(task, Classify)
+        inputs = rows(bundle, example["ids"].tolist())
+        read = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]), text=value)
+
+    def tell(output: Output) -> story.Output:
+        assert output.logits is not None
+        at = {"first": 0, "last": len(read.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
+        chosen = None if against is None else task.labels.index(against)
+        row = choice(output.logits[0], labels(task.labels), label=read.label, at=at, chosen=chosen)
+        return story.Output("classes", [row], row.candidates[0].text)
+
+    return Asked(inputs, {"text": read}, tell)
+
+
+def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence:
+    from PIL import Image
+
+    config = bundle.config.embedding  # type: ignore[union-attr]
+    assert isinstance(config, PatchConfig)
+    high, wide = config.image[0] // config.patch[0], config.image[1] // config.patch[1]
+    spots = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
+    kept = io.BytesIO()
+    shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
+    Image.fromarray(pixels.reshape(shape)).save(kept, "PNG")
+    picture = story.Picture(base64.b64encode(kept.getvalue()).decode("ascii"), high, wide)
+    return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *spots], picture)
+
+
+def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
+    (found,) = task.answer(bundle.model, [value])
+    (reading,) = strict(task).read(found["words"], where="the input")
+    text = value if isinstance(value, str) else " ".join(found["words"])
+    read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]), text=text)
+    gaps = _gaps(value, found["words"])
+    for at, word in reading.places:
+        token = read.tokens[at]
+        read.tokens[at] = replace(token, text=gaps[word] + token.text.lstrip())
+
+    def tell(output: Output) -> story.Output:
+        assert output.logits is not None
+        chosen = [
+            choice(output.logits[0, at], labels(task.labels), label=found["words"][word], at=at)
+            for at, word in reading.places
+        ]
+        named = [f"{entity['text']} ({entity['type']})" for entity in found["entities"]]
+        return story.Output("tags", chosen, ", ".join(named) or "nothing tagged")
+
+    return Asked(rows(bundle, reading.ids), {"text": read}, tell)
+
+
+def _gaps(value: Any, words: Sequence[str]) -> list[str]:
+    """What stands before each word; words that came as a list stand apart."""
+    if not isinstance(value, str):
+        return [" " * bool(number) for number, _ in enumerate(words)]
+    out, done = list[str](), 0
+    for word in words:
+        start = value.index(word, done)
+        out.append(value[done:start])
+        done = start + len(word)
+    return out
+
+
+def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
+    (found,) = task.answer(bundle.model, [value])
+    (window,) = strict(task).windows(value["question"], value["context"], where="the input")
+    texts = [value["question"], value["context"]]
+    read = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))
+    span = window.span(found["start"], found["end"]) if found["answer"] else (0, 0)
+
+    def tell(output: Output) -> story.Output:
+        """A candidate's id is the place of its token; the first token stands for no answer."""
+        assert output.logits is not None
+        possible = torch.zeros(len(window.ids), dtype=torch.bool)
+        possible[[0, *range(*window.context)]] = True
+        names = labels([token.text for token in read.tokens])
+        scores = output.logits[0].cpu().masked_fill(~possible[:, None], -torch.inf)  # (token, start or end)
+        chosen = [
+            choice(scores[:, side], names, label=label, at=at, chosen=at)
+            for side, (label, at) in enumerate(zip(("start", "end"), span, strict=True))
+        ]
+        return story.Output("span", chosen, found["answer"] or "no answer in the text")
+
+    inputs = rows(bundle, window.ids)
+    inputs["segments"] = torch.tensor([window.segments], device=bundle.device)
+    return Asked(inputs, {"text": read}, tell)
+
+
+def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
+    ids = task.asked(value, 1)
+    *before, rest = value.split(task.mask)
+    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]), text=value)
+    places = [at for at, index in enumerate(ids) if index == task.tokenizer.mask_id]
+    for at, part in zip(places, before, strict=True):
+        gap = part[len(part.rstrip()) :]
+        read.tokens[at] = replace(read.tokens[at], text=gap + task.mask, special=False)
+
+    def tell(output: Output) -> story.Output:
+        assert output.logits is not None
+        special = torch.from_numpy(task.masking.special)
+        chosen = [
+            choice(
+                output.logits[0, at].cpu().masked_fill(special, -torch.inf),
+                vocabulary(task.tokenizer),
+                label=task.mask if len(places) == 1 else f"{task.mask} {number}",
+                at=at,
+            )
+            for number, at in enumerate(places, 1)
+        ]
+        return story.Output("fill", chosen, ", ".join(row.candidates[0].text.strip() for row in chosen))
+
+    return Asked(rows(bundle, ids), {"text": read}, tell)
+
+
+def _embedded(bundle: Bundle, task: Embed, value: Any) -> Asked:
+    if not isinstance(value, str):
+        raise InputError("explain takes one text of an embedding model at a time")
+    ids = strict(task).ids(value, part="text", where="the input")
+    read = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
+    how = sentence_settings(bundle.folder).pooling
+
+    def tell(output: Output) -> story.Output:
+        vector = torch.nn.functional.normalize(pool(output.hidden, None, how), dim=-1)[0].float().cpu()
+        start = ", ".join(f"{short(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
+        return story.Output("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
+
+    return Asked(rows(bundle, ids), {"text": read}, tell)

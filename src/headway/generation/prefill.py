@@ -1,0 +1,241 @@
+"""The batch of rows that a model is writing, and how it begins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.generation.attention_sinks import left_out, seen
+from headway.generation.prompt_lookup import Forgets, Lookahead, exact, turns_by_length
+from headway.generation.prompts import Answers, Cache, Continues, Model, read
+from headway.generation.settings import GenerationSettings
+
+Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
+SHARED = 16  # tokens that all prompts begin with: worth reading once
+
+
+class Prefixes(Protocol):
+    """Remembers what past requests began with."""
+
+    def recall(self, model: Any, ids: Sequence[int], cache: object) -> int:
+        """Fills an empty cache with what is known of the beginning of `ids`; how many of them."""
+
+    def keep(self, model: Any, ids: Sequence[int], cache: object) -> None: ...
+
+
+class Batch:
+    """Rows being written: the cache, the ids so far, and the scores of what may come next. With a `window`, a row that
+    outgrows so many tokens is read again, shortened. With `room`, a row that is alone may look ahead as far as that,
+    guessing by what it has written and by `grounds`."""
+
+    def __init__(
+        self,
+        model: Model,
+        cache: Cache,
+        *,
+        ids: Tensor,
+        mask: Tensor | None,
+        prompt: int,
+        known: int = 0,
+        window: int | None = None,
+        room: int = 0,
+        grounds: Sequence[int] = (),
+    ):
+        self.model, self.cache, self.prompt, self.window = model, cache, prompt, window
+        self.room, self.grounds = room, grounds
+        self._ahead: Lookahead | None = None
+        self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
+        self.lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
+        if window is not None and max(self.lengths) > window:
+            self._read_again()
+        else:
+            rest = None if mask is None else mask[:, : ids.shape[1] - known]
+            self.logits = read(model, ids[:, known:], cache, mask=rest)
+
+    def repeat(self, times: int) -> None:
+        """Each row `times` times over, side by side, before anything is written."""
+        rows = [row for row in range(len(self.ids)) for _ in range(times)]
+        self._select(rows)
+        self.logits = self.logits[rows]
+
+    def step(self, tokens: Tensor, *, rows: list[int]) -> None:
+        """Writes `tokens` (row) behind the rows that live on, which may be fewer, repeated and in another order."""
+        self._select(rows)
+        self.ids = torch.cat([self.ids, tokens[:, None]], dim=1)
+        self.lengths = [length + 1 for length in self.lengths]
+        if self.window is not None and any(
+            left_out(n, self.window) > left_out(n - 1, self.window) for n in self.lengths
+        ):
+            self._read_again()
+        else:
+            self.logits = self._next(tokens).float()
+
+    def _next(self, tokens: Tensor) -> Tensor:
+        if len(tokens) > 1 or not self.room:
+            return self.model.step(tokens[:, None], self.cache)
+        if self._ahead is None:
+            seen = [*self.grounds, -1, *self.ids[0, -self.lengths[0] : -1].tolist()]
+            cache: Any = self.cache
+            self._ahead = Lookahead(self.model, cache, seen=seen, room=self.room, device=tokens.device)
+        return self._ahead.step(int(tokens[0]))
+
+    def _select(self, rows: list[int]) -> None:
+        if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
+            index = torch.tensor(rows, device=self.ids.device)
+            self.cache.select(index)
+            self.ids = self.ids[index]
+            self.lengths = [self.lengths[row] for row in rows]
+
+    def _read_again(self) -> None:
+        """Every row, each as much of it as the window shows: a function of its own length, whatever its company."""
+        assert self.window is not None
+        rows = [
+            seen(row[len(row) - length :], self.window)
+            for row, length in zip(self.ids.tolist(), self.lengths, strict=True)
+        ]
+        ids, mask = padded(rows, device=self.ids.device, left=True)
+        cast(Any, self.cache).truncate(0)  # a model with a context has a memory that can forget
+        self.logits = read(self.model, ids, self.cache, mask=mask)
+
+
+def start(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    settings: GenerationSettings,
+    *,
+    sources: Sources | None,
+    prefixes: Prefixes | None = None,
+) -> Batch:
+    """Reads sources and prompts, each once however many answers are wanted."""
+    check(model, prompts, settings, sources=sources)
+    device = next(model.parameters()).device
+    begun = [[*prompt, *settings.prefix] for prompt in prompts]
+    ids, mask = padded(begun, device=device, left=True)
+    window = context_of(model) if settings.overflow == "window" else None
+    capacity = min(ids.shape[1] + settings.max_new_tokens, window or 10**9)
+    if sources is None:
+        assert isinstance(model, Continues)
+        cache = model.new_cache(capacity=capacity)
+    else:
+        assert isinstance(model, Answers)
+        read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
+        cache = model.start(read, mask=read_mask, capacity=capacity)
+    alone, known = len(prompts) == 1 and window is None, 0
+    if prefixes is not None and alone:
+        known = prefixes.recall(model, begun[0], cache)
+    elif sources is None and window is None and counts_positions(model, cache):
+        known = read_shared(model, begun, cache, device=device)
+    guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)
+    return Batch(
+        model,
+        cache,
+        ids=ids,
+        mask=mask,
+        prompt=ids.shape[1] - len(settings.prefix),
+        known=known,
+        window=window,
+        room=capacity if guesses else 0,
+        grounds=sources[0] if alone and not isinstance(sources, Tensor | None) and shares_tokens(model) else (),
+    )
+
+
+def read_shared(model: Model, rows: Sequence[Sequence[int]], cache: Cache, *, device: torch.device) -> int:
+    """Reads what all rows begin with once, for all of them; how many tokens that are. Each has at least one more, whose
+    scores are wanted."""
+    alike = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))
+    shared = min(sum(1 for _ in alike), min(map(len, rows)) - 1)
+    if len(rows) == 1 or shared < SHARED:
+        return 0
+    read(model, torch.tensor([rows[0][:shared]], device=device), cache, mask=None)
+    cache.select(torch.zeros(len(rows), dtype=torch.long, device=device))
+    return shared
+
+
+def counts_positions(model: Model, cache: Cache) -> bool:
+    """Whether a token is known by its position alone, not by its place in the cache, so that padding may lie between
+    tokens: behind what rows share, before what they do not."""
+    stack = getattr(model.config, "stack", None)
+    placed = stack is None or stack.score_bias is not None or stack.windows
+    return isinstance(cache, Forgets) and not placed and not turns_by_length(model)
+
+
+def shares_tokens(model: Model) -> bool:
+    """Whether a source's ids mean the same in its answer."""
+    return getattr(model.config, "shared_embedding", False)
+
+
+def padded(rows: Sequence[Sequence[int]], *, device: torch.device, left: bool = False) -> tuple[Tensor, Tensor | None]:
+    """(ids, mask), both (row, length); no mask when all rows are of one length."""
+    longest = max(len(row) for row in rows)
+    gaps = [[0] * (longest - len(row)) for row in rows]
+    both = [[*gap, *row] if left else [*row, *gap] for row, gap in zip(rows, gaps, strict=True)]
+    ids = torch.tensor(both, dtype=torch.long, device=device)
+    if not any(gaps):
+        return ids, None
+    lengths = torch.tensor([len(row) for row in rows], device=device)[:, None]
+    column = torch.arange(longest, device=device)[None]
+    return ids, column >= longest - lengths if left else column < lengths
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+
+def check(
+    model: Model, prompts: Sequence[Sequence[int]], settings: GenerationSettings, *, sources: Sources | None
+) -> None:
+    if model.training:
+        raise InputError(
+            "the model is in training mode, where dropout would garble the answer: call model.eval() first"
+        )
+    check_sources(model, sources, count=len(prompts))
+    config = getattr(model.config, "decoder", model.config)
+    check_ids("prompt", prompts, vocab=config.embedding.vocab)
+    check_ids("settings.prefix", [settings.prefix], vocab=config.embedding.vocab, may_be_empty=True)
+    longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
+    given = len(prompts[longest]) + len(settings.prefix)
+    context = context_of(model)
+    if context is not None and given + settings.max_new_tokens > context and settings.overflow == "error":
+        raise InputError(
+            f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}: together "
+            f"{given + settings.max_new_tokens}, but the model's context is {context} tokens; shorten one of them, or "
+            "let the beginning be forgotten (overflow 'window')"
+        )
+
+
+def context_of(model: Model) -> int | None:
+    """The tokens that prompt and answer may have together; None: no limit."""
+    return getattr(getattr(model.config, "decoder", model.config), "context", None)
+
+
+def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:
+    name = type(model).__name__
+    if sources is None:
+        if not isinstance(model, Continues):
+            raise InputError(f"{name} reads a source before it writes: give sources, one for each prompt")
+        return
+    if not isinstance(model, Answers):
+        raise InputError(f"{name} writes on from a prompt and reads no source: leave sources out")
+    if len(sources) != count:
+        raise InputError(f"there are {len(sources)} sources but {count} prompts: give one prompt for each source")
+    if isinstance(sources, Tensor):
+        return
+    embedding = getattr(model.config, "encoder", model.config).embedding
+    check_ids("source", sources, vocab=embedding.vocab)
+    limit = getattr(getattr(embedding, "positions", None), "count", None) or None
+    longest = max(range(count), key=lambda i: len(sources[i]))
+    if limit is not None and len(sources[longest]) > limit:
+        raise InputError(f"source {longest} has {len(sources[longest])} tokens, but the model reads at most {limit}")
+
+
+def check_ids(what: str, rows: Sequence[Sequence[int]], *, vocab: int, may_be_empty: bool = False) -> None:
+    for i, row in enumerate(rows):
+        if not row and not may_be_empty:
+            raise InputError(f"{what} {i} is empty: it needs at least one token to go on from")
+        wrong = next((token for token in row if not 0 <= token < vocab), None)
+        if wrong is not None:
+            raise InputError(f"{what} {i} contains id {wrong}, which is not in the model's vocabulary of {vocab}")

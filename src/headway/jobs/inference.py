@@ -1,0 +1,113 @@
+"""`evaluate` and `run`: a trained model on a person's inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.bundle import Bundle, load
+from headway.data.dataset import DataSet, open_builtin, open_files
+from headway.data.text_reader import lines
+from headway.errors import InputError
+from headway.jobs.run_config import Paths, listed
+from headway.jobs.training import task_of
+from headway.tasks.distributed import among, at_once, shared
+from headway.tasks.task import Task, batches
+from headway.training.distributed import World, join
+
+CHUNK = 64  # inputs answered together
+FEW = 6  # numbers of a long list that are shown
+
+
+@contextmanager
+def together() -> Iterator[World]:
+    """While inside, `evaluate` and `run` are spread over the processes that torchrun started, if it did: all of them
+    must come here, and all get the same answers."""
+    world = join(torch.device("cpu"))
+    with among(world):
+        yield world
+
+
+def evaluate(
+    model: str | Path | Bundle,
+    data: Paths | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    **options: Any,
+) -> dict[str, float]:
+    """The task's own scores on a file (a folder's test part), or on the built-in test data."""
+    bundle = model if isinstance(model, Bundle) else load(model)
+    task = task_of(bundle)
+    found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.name)
+    return task.evaluate(bundle.model, found.test(), **options)
+
+
+def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> DataSet:
+    """A person's files, read as a trained model's task reads them."""
+    return open_files(listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running)
+
+
+def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
+    """(input, answer) pairs, in order; inputs are answered in batches, each with its own seed."""
+    bundle = model if isinstance(model, Bundle) else load(model)
+    task = task_of(bundle)
+    ready = [task.parse(given) if isinstance(given, str) else given for given in inputs]
+
+    def work(start: int) -> list[Any]:
+        seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
+        try:
+            return task.answer(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
+        except InputError as error:
+            if start == 0:
+                raise
+            raise InputError(f"after the first {start} inputs, counted from there: {error}") from error
+
+    for starts in batches(range(0, len(ready), CHUNK), at_once()):
+        for start, answers in shared(starts, work):
+            yield from zip(ready[start : start + CHUNK], answers, strict=True)
+
+
+def speaks(bundle: Bundle) -> bool:
+    """Whether it answers by writing, so that it can be told how, and heard while it does."""
+    return task_of(bundle).speaks
+
+
+def input_lines(path: Path) -> list[str]:
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    return [text for _, text in lines(path)]
+
+
+def shown(answer: Any) -> str:
+    """An answer as a person reads it."""
+    if isinstance(answer, str):
+        return answer
+    if written(answer):
+        return str(answer["text"])
+    if isinstance(answer, list) and answer and all(map(written, answer)):
+        return "\n".join(f"[{number}] {each['text']}" for number, each in enumerate(answer, 1))
+    if isinstance(answer, list) and len(answer) > FEW and all(isinstance(item, float) for item in answer):
+        return f"{len(answer)} numbers: {' '.join(f'{item:.4f}' for item in answer[:FEW])} … (all of them: --json)"
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def written(answer: Any) -> bool:
+    """Whether it is one written answer, with its details."""
+    return isinstance(answer, dict) and "finished_by" in answer
+
+
+def misfits(answer: Any) -> int:
+    """How many of the answers to one input do not fit the constraint that was given."""
+    answers = answer if isinstance(answer, list) else [answer]
+    return sum(each.get("fits") is False for each in answers if written(each))
+
+
+def score_lines(scores: Mapping[str, float]) -> list[str]:
+    width = max((len(name) for name in scores), default=0)
+    return [f"{name:<{width}}  {value:.4f}" for name, value in scores.items()]

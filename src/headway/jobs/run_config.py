@@ -1,0 +1,154 @@
+"""A run's plan: everything that decides it, as plain data that is written beside the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway import tasks
+from headway.checkpoints import read_json
+from headway.data.dataset import DataSet, open_builtin, open_files
+from headway.errors import ConfigError
+from headway.jobs.overrides import sort
+from headway.models.config import from_dict
+from headway.models.recipes import Size, size_named
+from headway.training.recipes import RECIPES
+from headway.training.settings import Settings
+
+PLAN = "plan.json"  # in a run's training/
+SHOWN = 5  # settings that differ, by name, in one message
+
+Paths = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Plan:
+    task: str
+    data: list[str] | None = None  # None: the built-in data
+    valid: list[str] | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    encoding: str | None = None
+    start: str | None = None
+    recipe: str = "modern"
+    model: dict[str, Any] = field(default_factory=dict)  # the size of a model from scratch
+    options: dict[str, Any] = field(default_factory=dict)  # the task's
+    train: dict[str, Any] = field(default_factory=dict)
+    lora: int = 0
+    freeze: list[str] = field(default_factory=list)
+
+    def settings(self) -> Settings:
+        values = dict(self.train)
+        for name in ("betas", "report"):
+            if isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
+        return Settings(**values)
+
+    def size(self) -> Size:
+        return Size(**self.model)
+
+
+def make_plan(
+    task: str,
+    data: Paths | None = None,
+    *,
+    start: str | Path | None = None,
+    size: str | None = None,
+    recipe: str | None = None,
+    valid: Paths | None = None,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    lora: int = 0,
+    freeze: Sequence[str] = (),
+) -> Plan:
+    """`settings` are overrides by name (`lr`, `train.lr`, `task.limit`, `model.width`, or nested objects)."""
+    kind = tasks.find(task)
+    recipe = recipe or ("finetune" if start else "modern")
+    if recipe not in RECIPES or (recipe == "finetune") != bool(start):
+        wanted = "finetune (with --start)" if start else "modern or classic (finetune needs --start)"
+        raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
+    given = sort(settings or {}, {"train": Settings, "task": kind, "model": Size})
+    scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
+    train = {**RECIPES[recipe], **kind.train_defaults(recipe), "seed": seed or 0, **given["train"]}
+    lengths = {"steps": steps, "epochs": epochs, "minutes": minutes}
+    asked = {name: value for name, value in lengths.items() if value is not None}
+    asked |= {name: given["train"][name] for name in lengths if name in given["train"]}
+    if asked:
+        train = {key: value for key, value in train.items() if key not in lengths} | asked
+    plan = Plan(
+        task=task,
+        data=None if not data else [str(path) for path in listed(data)],
+        valid=None if not valid else [str(path) for path in listed(valid)],
+        columns=dict(columns or {}),
+        encoding=encoding,
+        start=None if start is None else str(start),
+        recipe=recipe,
+        model=dataclasses.asdict(scale),
+        options=given["task"],
+        train=train,
+        lora=lora,
+        freeze=list(freeze),
+    )
+    return dataclasses.replace(plan, train=plan.settings().as_dict())
+
+
+def saved_plan(folder: str | Path) -> Plan:
+    path = Path(folder) / "training" / PLAN
+    if not path.exists():
+        raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to go on with; name it by --out")
+    plan: Plan = from_dict(Plan, read_json(path), path=str(path))
+    try:
+        plan.settings()
+        plan.size()
+    except TypeError as error:
+        raise ConfigError(f"{path}: damaged: {error}") from error
+    return plan
+
+
+def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
+    """A run goes on with its own settings; whoever asks for others is told which differ."""
+    here, there = _by_name(asked), _by_name(saved)
+    differing = [
+        f"{name}: {there.get(name)!r} there, {here.get(name)!r} asked for"
+        for name in {**there, **here}
+        if here.get(name) != there.get(name)
+    ]
+    if differing:
+        differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []
+        raise ConfigError(
+            f"{run} was begun with other settings, and a run goes on with its own ({'; '.join(differing)}). With "
+            "--resume leave the other options out, or begin another run in another --out"
+        )
+
+
+def _by_name(plan: Plan) -> dict[str, Any]:
+    """Settings by the name they have on the command line, what is not set left out."""
+    sections = {"model": plan.model, "task": plan.options, "train": plan.train}
+    out = {name: value for name, value in vars(plan).items() if name not in ("model", "options", "train")}
+    out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def open_data(plan: Plan) -> DataSet:
+    kind = tasks.find(plan.task)
+    if plan.data is None:
+        return open_builtin(plan.task)
+    return open_files(
+        plan.data,
+        fields=kind.fields,
+        columns=plan.columns,
+        encoding=plan.encoding,
+        valid=plan.valid,
+        running=kind.running,
+    )
+
+
+def listed(paths: Paths) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]

@@ -1,1 +1,0 @@
-"""Train: the one loop – optimiser, schedule, resume, distributed, log. There is no second loop anywhere."""

@@ -1,0 +1,179 @@
+"""What a run leaves to read – metrics.jsonl, curves.png, and, if asked for, the boards people use."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.errors import ConfigError
+from headway.training.distributed import World
+from headway.training.protocols import Callback, Status
+from headway.training.state import disk_errors, flush
+from headway.training.step import Gradients
+
+Entry = dict[str, Any]
+
+
+class Journal:
+    """metrics.jsonl: one JSON object a line; a resumed run goes on from the length its state remembers."""
+
+    def __init__(self, path: Path | None, *, length: int = 0) -> None:
+        """Without a path the lines are only remembered: the part of every rank but the first."""
+        self.path = path
+        self.losses: list[str] = []
+        self.history: list[Entry] = []
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            missing = max(0, length - path.stat().st_size)
+            if missing:
+                self.losses.append(f"{path}: {missing} bytes of the log are lost")
+            os.truncate(path, length - missing)
+            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+                try:
+                    self.history.append(json.loads(line))
+                except ValueError:
+                    self.losses.append(f"{path}:{number}: this line of the log is damaged")
+
+    def write(self, entry: Entry) -> None:
+        entry = _finite(entry)
+        self.history.append(entry)
+        if self.path is not None:
+            line = json.dumps(entry) + "\n"
+            with disk_errors(self.path, len(line)), open(self.path, "a") as file:
+                file.write(line)
+
+    def length(self) -> int:
+        """How many bytes are safely on the disk."""
+        if self.path is None:
+            return 0
+        self.path.touch()
+        flush(self.path)
+        return self.path.stat().st_size
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: they become null."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Window:
+    """Sums since the last line of the log, left on the device until the line is written."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.norms: Tensor | None = None
+        self.count = self.rows = self.steps = self.skipped = 0
+        self.began = monotonic()
+
+    def add(self, found: Gradients) -> None:
+        for name, value in {"loss": found.total, **found.parts}.items():
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+        if found.ready:
+            self.norms = found.norm if self.norms is None else self.norms + found.norm
+        self.count += found.count
+        self.rows += found.rows
+        self.steps += 1
+        self.skipped += not found.ready
+
+    def read(self, world: World, *, unit: str) -> dict[str, float]:
+        """Means over the window and over all ranks."""
+        ranks = world.gather({name: float(value) for name, value in self.sums.items()})
+        names = dict.fromkeys(name for sums in ranks for name in sums)
+        metrics = {name: sum(sums.get(name, 0.0) for sums in ranks) / self.count for name in names}
+        if self.norms is not None:
+            metrics["norm"] = float(self.norms) / (self.steps - self.skipped)
+        if self.skipped:
+            metrics["skipped"] = self.skipped
+        metrics["speed"] = (self.count if unit == "tokens" else self.rows) / max(monotonic() - self.began, 1e-9)
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "began"}
+
+    def load(self, state: dict[str, Any], device: torch.device) -> None:
+        vars(self).update(state)
+        self.sums = {name: value.to(device) for name, value in self.sums.items()}
+        self.norms = None if self.norms is None else self.norms.to(device)
+
+
+def draw_curves(history: list[Entry], path: Path) -> None:
+    """Loss and scores over the steps, as a picture."""
+    from matplotlib.figure import Figure
+
+    losses = [(entry["step"], entry["loss"]) for entry in history if entry.get("loss") is not None]
+    scores: dict[str, list[tuple[int, float]]] = {}
+    for entry in history:
+        for name, value in entry.get("scores", {}).items():
+            if value is not None:
+                scores.setdefault(name, []).append((entry["step"], value))
+    panels = ({"training loss": losses} if losses else {}) | scores
+    if not panels:
+        return
+    figure = Figure(figsize=(8, 3 * len(panels)), layout="constrained")
+    column = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (label, points) in zip(column, panels.items(), strict=True):
+        axes.plot(*zip(*points, strict=True), marker="o" if len(points) < 50 else None, markersize=3)
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+    axes.set_xlabel("step")
+    with disk_errors(path, 100_000):
+        figure.savefig(path, dpi=120)
+
+
+class TensorBoard(Callback):
+    def __init__(self, training: Path) -> None:
+        _need("tensorboard", "tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(training / "tensorboard"))
+
+    def on_log(self, status: Status, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self.writer.add_scalar(f"train/{name}", value, status.step)
+
+    def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
+        for name, value in scores.items():
+            self.writer.add_scalar(f"evaluation/{name}", value, status.step)
+
+    def on_end(self, status: Status) -> None:
+        self.writer.close()
+
+
+class Board(Callback):
+    """Weights & Biases and Trackio, which speak the same language."""
+
+    def __init__(self, module: str, training: Path) -> None:
+        self.board = _need(module, module)
+        self.board.init(project="headway", name=training.parent.name)
+
+    def on_log(self, status: Status, metrics: dict[str, float]) -> None:
+        self.board.log({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
+
+    def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
+        self.board.log({f"evaluation/{name}": value for name, value in scores.items()}, step=status.step)
+
+    def on_end(self, status: Status) -> None:
+        self.board.finish()
+
+
+def reporter(name: str, training: Path) -> Callback:
+    """The writer that `Settings.report` names."""
+    return TensorBoard(training) if name == "tensorboard" else Board(name, training)
+
+
+def _need(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"report: {module} is not installed; run `pip install {package}` or leave it out") from error

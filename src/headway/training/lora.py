@@ -1,0 +1,245 @@
+"""Fine-tuning a part: low-rank adapters beside frozen linear layers (LoRA, Hu et al. 2022), and freezing.
+
+An adapter adds B·A·x · alpha/rank to a layer's output. B starts at zero, so the adapted model starts as the very model
+it adapts. On disk an adapter has the layout of the PEFT library, with our module names.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headway.checkpoints import TensorFiles, read_json, replacing, save_json
+from headway.errors import CheckpointError, ConfigError
+from headway.layers.dropout import drop
+from headway.training.optim import embedding_weights
+
+ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
+CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
+PLAIN = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False}
+
+
+class LoRALinear(nn.Module):
+    def __init__(self, base: nn.Linear, *, rank: int, alpha: float, dropout: float = 0.0):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        options: dict[str, Any] = {"bias": False, "device": base.weight.device, "dtype": base.weight.dtype}
+        self.lora_A = nn.Linear(base.in_features, rank, **options)
+        self.lora_B = nn.Linear(rank, base.out_features, **options)
+        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.lora_B.weight)
+        self.rank, self.alpha, self.dropout = rank, alpha, dropout
+        self.train(base.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = drop(x, self.dropout) if self.training and self.dropout else x
+        return self.base(x) + self.lora_B(self.lora_A(seen)) * (self.alpha / self.rank)
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        self.base.weight.add_(self.lora_B.weight @ self.lora_A.weight, alpha=self.alpha / self.rank)
+        return self.base
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """How much of a model learns."""
+
+    trainable: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.trainable:,} of {self.total:,} parameters train ({self.trainable / max(1, self.total):.2%})"
+
+
+def count_trainable(model: nn.Module) -> Trainable:
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return Trainable(trainable=sum(size for size, learns in sizes if learns), total=sum(size for size, _ in sizes))
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> Trainable:
+    """Stop training the parameters a pattern names, themselves or by a module they lie in."""
+    parameters = dict(model.named_parameters())
+    for name in _chosen(parameters, patterns, what="parameter"):
+        parameters[name].requires_grad_(False)
+    return count_trainable(model)
+
+
+def add_lora(
+    model: nn.Module,
+    *,
+    rank: int = 8,
+    alpha: float = 16.0,
+    dropout: float = 0.0,
+    targets: Sequence[str] = (),
+    also_train: Sequence[str] = (),
+) -> list[str]:
+    """Adapt the linear layers that `targets` name (all of attention and feed-forward, if none is given), in place.
+
+    All else is frozen, except what `also_train` names, such as a new head. Returns the names of the adapted layers.
+    """
+    if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
+        raise ConfigError(f"LoRA needs rank ≥ 1, alpha > 0, 0 ≤ dropout < 1; got {rank}, {alpha}, {dropout}")
+    if adapters(model):
+        raise ConfigError("the model already has LoRA adapters; merge them first")
+    tables = embedding_weights(model)  # to adapt an output layer tied to one would change the embedding when merged
+    layers = {
+        name: module
+        for name, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, nn.Linear) and module.weight not in tables
+    }
+    names = _chosen(layers, targets, what="linear layer") if targets else _default_targets(layers)
+    learnt = _chosen(dict(model.named_parameters()), also_train, what="parameter")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in learnt)
+    wrapped: dict[nn.Module, LoRALinear] = {}  # a layer the model uses twice has one adapter
+    for name in names:
+        layer = layers[name]
+        if layer not in wrapped:
+            wrapped[layer] = LoRALinear(layer, rank=rank, alpha=alpha, dropout=dropout)
+        model.set_submodule(name, wrapped[layer])
+    return names
+
+
+def adapters(model: nn.Module) -> dict[str, LoRALinear]:
+    modules = model.named_modules(remove_duplicate=False)
+    return {name: module for name, module in modules if isinstance(module, LoRALinear)}
+
+
+def merge_lora(model: nn.Module) -> list[str]:
+    """Fold every adapter into its layer: a plain model again, all of it trainable, with the adapted outputs."""
+    found = adapters(model)
+    plain = {adapter: adapter.merged() for adapter in set(found.values())}
+    for name, adapter in found.items():
+        model.set_submodule(name, plain[adapter])
+    model.requires_grad_(True)
+    return list(found)
+
+
+def lora_state(model: nn.Module) -> dict[str, Tensor]:
+    """The adapters' tensors, and whatever else trains beside them."""
+    ours = {parameter for adapter in adapters(model).values() for parameter in adapter.parameters()}
+    frozen = {parameter for adapter in adapters(model).values() for parameter in adapter.base.parameters()}
+    return {
+        name: parameter.detach()
+        for name, parameter in model.named_parameters()
+        if parameter not in frozen and (parameter in ours or parameter.requires_grad)
+    }
+
+
+@torch.no_grad()
+def load_lora(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Fill in a model that has had `add_lora`; every tensor must have its place and every place its tensor."""
+    places = lora_state(model)
+    if stray := sorted(set(state) ^ set(places)):
+        side = "the model has no place for" if stray[0] in state else "the adapter lacks"
+        raise CheckpointError(f"the adapter does not fit this model: {side} {stray[0]!r} ({len(stray)} such)")
+    for name, place in places.items():
+        if state[name].shape != place.shape:
+            shapes = f"{tuple(state[name].shape)} where the model has {tuple(place.shape)}"
+            raise CheckpointError(f"the adapter does not fit this model: {name!r} is {shapes}")
+    for name, place in places.items():
+        place.copy_(state[name])
+
+
+def save_lora(model: nn.Module, folder: str | os.PathLike[str], *, base: str = "") -> None:
+    """Write the adapters alone, in PEFT's layout. `base` says which model they are for."""
+    found = adapters(model)
+    if not found:
+        raise ConfigError("the model has no LoRA adapters to save")
+    state = lora_state(model)
+    one = next(iter(found.values()))
+    config = PLAIN | {
+        "base_model_name_or_path": base,
+        "r": one.rank,
+        "lora_alpha": one.alpha,
+        "lora_dropout": one.dropout,
+        "target_modules": list(found),
+        "modules_to_save": sorted({name.rpartition(".")[0] for name in _beside_adapters(state)} - {""}) or None,
+        "inference_mode": True,
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / TENSOR_FILE) as partial:
+        tensors = {PREFIX + name: tensor.cpu().contiguous() for name, tensor in state.items()}
+        save_file(tensors, partial, metadata={"format": "pt"})
+    save_json(folder / CONFIG_FILE, config)
+
+
+def open_lora(model: nn.Module, folder: str | os.PathLike[str]) -> list[str]:
+    """Adapt a model as a saved adapter says, and fill it in."""
+    path = Path(folder) / CONFIG_FILE
+    config = read_json(path)
+    for key, value in PLAIN.items():
+        if config.get(key, value) != value:
+            raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported, only {value!r}")
+    for key in ("rank_pattern", "alpha_pattern"):
+        if config.get(key):
+            raise CheckpointError(f"{path}: {key} is not supported; all layers must share one rank and alpha")
+    rank, targets = config.get("r"), config.get("target_modules")
+    if not isinstance(rank, int) or not isinstance(targets, list) or not targets:
+        raise CheckpointError(f"{path}: r must be a number and target_modules a list of names")
+    files = TensorFiles(Path(folder) / TENSOR_FILE)
+    state = {name.removeprefix(PREFIX): files[name] for name in files.names}
+    for name, tensor in state.items():
+        if name.endswith(".lora_A.weight") and len(tensor) != rank:
+            raise CheckpointError(f"{files.path}: {name!r} has rank {len(tensor)}, but {path.name} says {rank}")
+    names = add_lora(
+        model,
+        rank=rank,
+        alpha=float(config.get("lora_alpha", rank)),
+        dropout=float(config.get("lora_dropout", 0.0)),
+        targets=targets,
+        also_train=_beside_adapters(state),
+    )
+    load_lora(model, state)
+    return names
+
+
+def _beside_adapters(state: Mapping[str, Tensor]) -> list[str]:
+    return [name for name in state if not name.endswith((".lora_A.weight", ".lora_B.weight"))]
+
+
+def _default_targets(layers: Mapping[str, nn.Module]) -> list[str]:
+    names = [name for name in layers if any(fnmatchcase(name, pattern) for pattern in ATTENTION_AND_FEEDFORWARD)]
+    if not names:
+        known = ", ".join(_families(layers)) or "none at all"
+        raise ConfigError(f"the model has no attention or feed-forward layers; name targets among {known}")
+    return names
+
+
+def _chosen(names: Iterable[str], patterns: Sequence[str], *, what: str) -> list[str]:
+    """The names that a pattern fits: wholly, from some dot on, or by a module that they lie in."""
+    names = list(names)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        forms = (pattern, f"*.{pattern}", f"{pattern}.*", f"*.{pattern}.*")
+        found = {name for name in names if any(fnmatchcase(name, form) for form in forms)}
+        if not found:
+            raise ConfigError(_no_match(names, pattern, what))
+        chosen |= found
+    return [name for name in names if name in chosen]
+
+
+def _no_match(names: list[str], pattern: str, what: str) -> str:
+    families = _families(names)
+    pieces = {piece for name in families for piece in (*name.split("."), name)} - {"*"}
+    close = get_close_matches(pattern.replace("*", "").strip("."), sorted(pieces), n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are: {', '.join(families[:12])}"
+    return f"no {what} matches {pattern!r}; {hint}"
+
+
+def _families(names: Iterable[str]) -> list[str]:
+    """Names with their numbers starred, each once: blocks.0.attention.query → blocks.*.attention.query."""
+    return list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))

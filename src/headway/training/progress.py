@@ -1,0 +1,74 @@
+"""How far the run is – a live line on a terminal, a plain line now and then anywhere else."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from headway.training.protocols import Callback, Status
+
+
+class ProgressLine(Callback):
+    """A callback of `fit` that shows step, loss, score, speed, learning rate and the time left."""
+
+    def __init__(self, *, unit: str = "examples", score: str | None = None, every: float = 10.0) -> None:
+        self.console = Console(highlight=False, markup=False)  # "[x]" in a warning is text
+        self.unit = unit
+        self.score = score
+        self.every = every
+        self.shown = -every
+        self.metrics: dict[str, float] = {}
+        self.scores: dict[str, float] = {}
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+
+    def on_start(self, status: Status) -> None:
+        if self.console.is_terminal:
+            columns = BarColumn(bar_width=24), TextColumn("{task.description}")
+            self.bar = Progress(*columns, console=self.console)
+            self.task = self.bar.add_task(self.line(status), total=status.steps, completed=status.step)
+            self.bar.start()
+
+    def on_step(self, status: Status) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, total=status.steps, completed=status.step, description=self.line(status))
+
+    def on_log(self, status: Status, metrics: dict[str, float]) -> None:
+        self.metrics = metrics
+        if self.bar is None and monotonic() - self.shown >= self.every:
+            self.shown = monotonic()
+            self.console.print(self.line(status), soft_wrap=True)
+
+    def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
+        self.scores = scores
+        found = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self.console.print(f"step {status.step}: {found}", soft_wrap=True)
+
+    def on_warning(self, status: Status, message: str) -> None:
+        self.console.print(f"warning: {message}", soft_wrap=True)
+
+    def on_end(self, status: Status) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def line(self, status: Status) -> str:
+        parts = [f"step {status.step}/{status.steps}"]
+        if "loss" in self.metrics:
+            parts.append(f"loss {self.metrics['loss']:.4f}")
+        if self.score in self.scores:
+            parts.append(f"{self.score} {self.scores[self.score]:.4g}")
+        if "speed" in self.metrics:
+            parts.append(f"{self.metrics['speed']:,.0f} {self.unit}/s")
+        if "lr" in self.metrics:
+            parts.append(f"lr {self.metrics['lr']:.2e}")
+        if status.step:
+            parts.append(f"{clock(status.elapsed / status.step * max(status.steps - status.step, 0))} left")
+        return "  ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,37 @@
+"""How each recipe learns. `modern` and `classic` start from nothing, `finetune` from a trained model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "modern": {
+        "optimizer": "muon",
+        "lr": 3e-3,  # of what Muon leaves: embeddings, norms, heads
+        "matrix_lr": 0.02,
+        "weight_decay": 0.01,
+        "schedule": "wsd",
+        "warmup": 0.02,
+        "decay": 0.6,
+        "clip": 1.0,
+    },
+    "classic": {  # Vaswani et al. 2017, section 5.3
+        "optimizer": "adam",
+        "lr": 1e-3,
+        "betas": (0.9, 0.98),
+        "eps": 1e-9,
+        "weight_decay": 0.0,
+        "schedule": "inverse_sqrt",
+        "warmup": 0.1,
+        "clip": 0.0,
+    },
+    "finetune": {
+        "optimizer": "adamw",
+        "lr": 5e-5,
+        "betas": (0.9, 0.999),  # a short run: slow averages, as BERT was fine-tuned
+        "weight_decay": 0.01,
+        "schedule": "linear",
+        "warmup": 0.06,
+        "clip": 1.0,
+    },
+}

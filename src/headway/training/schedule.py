@@ -1,0 +1,54 @@
+"""The learning rate over time, as a pure function: what share of its peak a step uses.
+
+Warm-up then `wsd` (stable, then a linear decay: Hu et al. 2024), `cosine` (Loshchilov & Hutter 2017), `linear`,
+`inverse_sqrt` (Vaswani et al. 2017) or `constant`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from headway.errors import ConfigError
+
+Kind = Literal["wsd", "cosine", "linear", "inverse_sqrt", "constant"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`warmup` is a share of the run when below 1, else a number of steps. `decay` is the share of the run `wsd` falls
+    in; `cosine` and `linear` fall from the end of the warm-up on. They fall to `floor`, a share of the peak, and
+    `inverse_sqrt` falls no lower. `constant` does not fall."""
+
+    kind: Kind = "wsd"
+    warmup: float = 0.0
+    decay: float = 0.2
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ConfigError(f"schedule: {self.kind!r} is not one of {', '.join(get_args(Kind))}")
+        if not (math.isfinite(self.warmup) and self.warmup >= 0):
+            raise ConfigError(f"warmup: {self.warmup!r}; a share of the run below 1, or a number of steps, is needed")
+        for name in ("decay", "floor"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name}: {getattr(self, name)!r}; a share between 0 and 1 is needed")
+
+    def factor(self, step: float, steps: float) -> float:
+        """For the update that follows `step` finished ones, in a run of `steps`; at `step == steps` it is the floor."""
+        warmup = self.warmup * steps if self.warmup < 1 else self.warmup
+        rise = min(1.0, (step + 1) / warmup) if warmup else 1.0
+        return min(rise, self._fall(step, steps, warmup))
+
+    def _fall(self, step: float, steps: float, warmup: float) -> float:
+        if self.kind == "constant":
+            return 1.0
+        if self.kind == "inverse_sqrt":
+            return max(self.floor, min(1.0, math.sqrt(max(1.0, warmup) / (step + 1))))
+        start = max(warmup, steps * (1 - self.decay)) if self.kind == "wsd" else warmup
+        start = min(start, steps - 1)  # a run shorter than its warm-up still ends at the floor
+        left = min(1.0, max(0.0, (steps - step) / (steps - start)))  # 1 until the fall begins, 0 at the end
+        if self.kind == "cosine":
+            left = (1 - math.cos(math.pi * left)) / 2
+        return self.floor + (1 - self.floor) * left

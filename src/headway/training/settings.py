@@ -1,0 +1,120 @@
+"""How a run is to go, as pure data. Every field is checked by name before anything is built."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from headway.errors import ConfigError
+from headway.training.schedule import Kind, Schedule
+
+Optimizer = Literal["muon", "adamw", "adam"]
+Every = int | str  # 500 = steps; "90s", "10m" = time; "epoch" = at each epoch's end; 0 = only at the end
+
+SHARDS = ("none", "full")
+PRECISIONS = ("fp32", "bf16", "fp16")
+BATCH_UNITS = ("examples", "tokens")
+REPORTS = ("tensorboard", "wandb", "trackio")
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)([sm])")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Exactly one of `steps`, `epochs` and `minutes` says how long.
+
+    A run measured in steps or epochs resumes bit for bit; one measured in minutes resumes where its clock stood, but
+    its schedule follows the clock and so cannot repeat exactly.
+    """
+
+    steps: int = 0
+    epochs: int = 0
+    minutes: float = 0.0
+
+    batch: int = 32  # the effective batch, over all ranks and micro-batches
+    batch_unit: str = "examples"
+    accumulate: int = 1  # micro-batches one effective batch is computed in; changes memory, not the result
+    seed: int = 0
+
+    optimizer: Optimizer = "muon"
+    lr: float = 3e-4
+    matrix_lr: float = 0.02
+    betas: tuple[float, float] | None = None  # None: what the optimiser is known for
+    eps: float | None = None
+    weight_decay: float = 0.0
+
+    schedule: Kind = "wsd"
+    warmup: float = 0.02  # a share of the run, or from 1 on a number of steps
+    decay: float = 0.2
+    floor: float = 0.0
+
+    clip: float = 1.0  # largest global gradient norm; 0 = never clipped
+    skip_spikes: float = 20.0  # a batch whose gradient norm is this many times the recent median is left out; 0 = none
+    average: float = 0.0  # decay of the moving average of the weights; 0 = none
+
+    eval_every: Every = "epoch"
+    save_every: Every = "5m"
+    keep: int = 2  # resumable states on disk
+    patience: int = 0  # evaluations without a better score before stopping; 0 = never
+    log_every: int = 10
+    report: tuple[str, ...] = ()  # besides metrics.jsonl: tensorboard, wandb, trackio
+
+    precision: str = "fp32"
+    checkpoint_activations: bool = False  # recompute blocks in the backward pass: less memory, a third more time
+    shard: str = "none"  # full: weights, gradients and optimiser state are spread over the ranks
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        lengths = {"steps": self.steps, "epochs": self.epochs, "minutes": self.minutes}
+        given = [name for name, value in lengths.items() if value]
+        if len(given) != 1:
+            raise ConfigError(f"set exactly one of steps, epochs and minutes (got {', '.join(given) or 'none'})")
+        for name in (*given, "batch", "accumulate", "keep", "log_every", "lr", "matrix_lr"):
+            self._require(name, lambda value: value > 0, "a number above 0")
+        for name in ("seed", "weight_decay", "clip", "patience"):
+            self._require(name, lambda value: value >= 0, "0 or more")
+        self._require("skip_spikes", lambda value: value == 0 or value > 1, "0 or a number above 1")
+        self._require("average", lambda value: 0 <= value < 1, "a number from 0 up to 1")
+        for name in ("steps", "epochs", "batch", "accumulate", "seed", "keep", "patience", "log_every"):
+            self._require(name, lambda value: isinstance(value, int), "a whole number")
+        if self.eps is not None:
+            self._require("eps", lambda value: value > 0, "a number above 0")
+        if self.betas is not None and not (len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)):
+            raise ConfigError(f"betas: {self.betas!r}; two numbers from 0 up to 1 are needed")
+        Schedule(self.schedule, self.warmup, self.decay, self.floor)
+        self._choose("optimizer", get_args(Optimizer))
+        self._choose("precision", PRECISIONS)
+        self._choose("shard", SHARDS)
+        self._choose("batch_unit", BATCH_UNITS)
+        for name in self.report:
+            if name not in REPORTS:
+                raise ConfigError(f"report: {name!r} is not one of {', '.join(REPORTS)}")
+        for name in ("eval_every", "save_every"):
+            interval(name, getattr(self, name))
+
+    def _require(self, name: str, good: Any, wanted: str) -> None:
+        value = getattr(self, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not good(value):
+            raise ConfigError(f"{name}: {value!r}; {wanted} is needed")
+
+    def _choose(self, name: str, choices: tuple[str, ...]) -> None:
+        if getattr(self, name) not in choices:
+            raise ConfigError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def interval(name: str, every: Every) -> tuple[str, float]:
+    """An interval as its unit (steps, seconds, epoch) and size."""
+    if isinstance(every, int) and not isinstance(every, bool) and every >= 0:
+        return "steps", every
+    if every == "epoch":
+        return "epoch", 1
+    time = _TIME.fullmatch(str(every))
+    if time is None:
+        raise ConfigError(f"{name}: {every!r}; give a number of steps, a time such as 90s or 10m, or epoch")
+    return "seconds", float(time[1]) * (60 if time[2] == "m" else 1)

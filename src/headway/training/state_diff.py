@@ -1,0 +1,55 @@
+"""Are two states, or two logs, the same to the last bit? If not, where do they first differ?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.training.log import Entry
+
+CLOCK = ("speed", "seconds")  # what a log says of the time it took, which is never the same twice
+
+
+def first_difference(left: Any, right: Any, name: str = "") -> str | None:
+    """The place and kind of the first difference, or None. Tensors are compared by their bytes: NaN equals itself."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return _tensors(left, right, name)
+    if isinstance(left, dict) and isinstance(right, dict):
+        if list(left) != list(right):
+            return f"{name}: one has {_stray(left, right)} that the other has not in its place"
+        pairs = [(f"{name}.{key}" if name else str(key), left[key], right[key]) for key in left]
+    elif type(left) is not type(right):
+        return f"{name}: {type(left).__name__} and {type(right).__name__}"
+    elif isinstance(left, list | tuple):
+        if len(left) != len(right):
+            return f"{name}: {len(left)} and {len(right)} entries"
+        pairs = [(f"{name}[{index}]", *pair) for index, pair in enumerate(zip(left, right, strict=True))]
+    else:
+        return None if left == right else f"{name}: {left!r} and {right!r}"
+    found = (first_difference(one, other, place) for place, one, other in pairs)
+    return next((difference for difference in found if difference is not None), None)
+
+
+def without_clock(history: list[Entry]) -> list[Entry]:
+    return [{key: value for key, value in entry.items() if key not in CLOCK} for entry in history]
+
+
+def _tensors(left: Tensor, right: Tensor, name: str) -> str | None:
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return f"{name}: {left.dtype} {tuple(left.shape)} and {right.dtype} {tuple(right.shape)}"
+    differ = (_bytes(left) != _bytes(right)).any(-1)
+    if not differ.any():
+        return None
+    apart = (left.double() - right.double()).abs().max()
+    return f"{name}: {int(differ.sum())} of {left.numel()} values differ, by up to {float(apart):.3g}"
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """(value, byte)"""
+    return tensor.detach().cpu().contiguous().reshape(-1, 1).view(torch.uint8)
+
+
+def _stray(left: dict[Any, Any], right: dict[Any, Any]) -> str:
+    return next((repr(key) for key in [*left, *right] if (key in left) != (key in right)), "an order")

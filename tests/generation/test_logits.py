@@ -1,0 +1,202 @@
+"""Filters against their formulas and against the reference library's processors."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from headway.generation import filters as ours
+from headway.generation.settings import GenerationSettings
+
+ROWS, VOCAB = 6, 50
+
+
+@pytest.fixture
+def scores() -> torch.Tensor:
+    return torch.randn(ROWS, VOCAB) * torch.tensor([0.1, 0.5, 1.0, 2.0, 4.0, 8.0])[:, None]
+
+
+@pytest.fixture
+def ids() -> torch.Tensor:
+    return torch.randint(0, 8, (ROWS, 20))
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> None:
+    assert torch.equal(a.isinf(), b.isinf())
+    torch.testing.assert_close(a, b)
+
+
+def kept(scores: torch.Tensor) -> list[set[int]]:
+    return [set(row.isfinite().nonzero().flatten().tolist()) for row in scores]
+
+
+# ---------------------------------------------------------------------------------------- the reference's
+
+
+@pytest.mark.parametrize("k", [1, 3, 49, 50, 1000])
+def test_top_k(scores, k):
+    from transformers import TopKLogitsWarper
+
+    same(ours.top_k(scores, k), TopKLogitsWarper(k)(None, scores))
+    assert kept(ours.top_k(scores, k)) == [set(row.topk(min(k, VOCAB)).indices.tolist()) for row in scores]
+
+
+@pytest.mark.parametrize("p", [1e-9, 0.1, 0.5, 0.9, 0.999])
+def test_top_p(scores, p):
+    from transformers import TopPLogitsWarper
+
+    same(ours.top_p(scores, p), TopPLogitsWarper(p)(None, scores))
+    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(ours.top_p(scores, p)), strict=True):
+        order = sorted(range(VOCAB), key=lambda i: -row[i])
+        want, mass = set(), 0.0
+        for i in order:
+            if mass >= p:
+                break
+            want.add(i)
+            mass += row[i]
+        assert stay == want
+
+
+@pytest.mark.parametrize(("spread", "looks_at_all"), [(5.0, False), (0.1, True)])
+def test_top_p_of_a_large_vocabulary(monkeypatch, spread, looks_at_all):
+    from transformers import TopPLogitsWarper
+
+    scores = torch.randn(3, 20_000) * spread
+    want = TopPLogitsWarper(0.8)(None, scores)
+    sort, sorted_at_all = torch.Tensor.sort, []
+    monkeypatch.setattr(torch.Tensor, "sort", lambda *a, **k: (sorted_at_all.append(1), sort(*a, **k))[1])
+    got = ours.top_p(scores, 0.8)
+    assert bool(sorted_at_all) == looks_at_all
+    same(got, want)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2, 0.9, 1.0])
+def test_min_p(scores, p):
+    from transformers import MinPLogitsWarper
+
+    same(ours.min_p(scores, p), MinPLogitsWarper(p)(None, scores))
+    for row, stay in zip(scores.softmax(-1), kept(ours.min_p(scores, p)), strict=True):
+        assert stay == set((row >= p * row.max()).nonzero().flatten().tolist())
+
+
+@pytest.mark.parametrize("mass", [0.05, 0.3, 0.8, 0.99])
+def test_typical(scores, mass):
+    from transformers import TypicalLogitsWarper
+
+    same(ours.typical(scores, mass), TypicalLogitsWarper(mass)(None, scores))
+    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(ours.typical(scores, mass)), strict=True):
+        entropy = -sum(p * math.log(p) for p in row)
+        order = sorted(range(VOCAB), key=lambda i: abs(-math.log(row[i]) - entropy))
+        want, total = set(), 0.0
+        for i in order:
+            if total >= mass:
+                break
+            want.add(i)
+            total += row[i]
+        assert stay == want
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.3, 4.0])
+def test_repetition(scores, ids, penalty):
+    from transformers import RepetitionPenaltyLogitsProcessor
+
+    same(ours.repetition(scores, ids, penalty), RepetitionPenaltyLogitsProcessor(penalty)(ids, scores))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 20, 21, 30])
+def test_no_repeat_ngram(scores, ids, size):
+    from transformers import NoRepeatNGramLogitsProcessor
+
+    got = ours.no_repeat_ngram(scores, ids, size)
+    same(got, NoRepeatNGramLogitsProcessor(size)(ids, scores))
+    if size == 2:
+        assert got.isinf().any(), "control: nothing was there to forbid"
+
+
+def test_sampling_filters_run_in_the_references_order(scores):
+    from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(n_embd=4, n_head=1, n_layer=1, vocab_size=VOCAB))
+    chosen = GenerationSettings(temperature=1.7, top_k=30, top_p=0.9, min_p=0.05, typical_p=0.8)
+    config = GenerationConfig(do_sample=True, temperature=1.7, top_k=30, top_p=0.9, min_p=0.05, typical_p=0.8)
+    config._eos_token_tensor = None
+    processors = model._get_logits_processor(config, input_ids_seq_length=1, device="cpu")
+    assert len(processors) == 5
+    same(ours.narrow(scores, chosen), processors(torch.zeros(ROWS, 1, dtype=torch.long), scores))
+
+
+# ---------------------------------------------------------------------------------------- our own
+
+
+def test_padding_is_no_token(scores, ids):
+    """Each filter that looks back gives a padded row what it gives the row alone."""
+    padded = ids.clone()
+    for row in range(ROWS):
+        padded[row, : 3 * row] = -1
+    for row in range(ROWS):
+        alone, one = ids[row : row + 1, 3 * row :], scores[row : row + 1]
+        for penalise in (
+            lambda s, i: ours.repetition(s, i, 1.5),
+            lambda s, i: ours.frequency(s, i, each=0.3, once=0.7),
+            lambda s, i: ours.no_repeat_ngram(s, i, 1),
+            lambda s, i: ours.no_repeat_ngram(s, i, 2),
+            lambda s, i: ours.no_repeat_ngram(s, i, 3),
+        ):
+            same(penalise(scores, padded)[row : row + 1], penalise(one, alone))
+
+
+def test_frequency_and_presence(scores):
+    ids = torch.tensor([[4, 4, 4, 9, -1]] * ROWS)
+    got = ours.frequency(scores, ids, each=0.5, once=2.0)
+    want = scores.clone()
+    want[:, 4] -= 3 * 0.5 + 2.0
+    want[:, 9] -= 0.5 + 2.0
+    torch.testing.assert_close(got, want)
+
+
+def test_frequency_counts_the_answer_and_repetition_the_prompt_too(scores):
+    ids = torch.tensor([[4, 9]] * ROWS)  # 4 was asked, 9 is the answer
+    counted = ours.steer(scores, GenerationSettings(presence_penalty=1.0), ids=ids, prompt=1, new=1)
+    assert (counted != scores).any(0).nonzero().flatten().tolist() == [9]
+    repeated = ours.steer(scores, GenerationSettings(repetition_penalty=2.0), ids=ids, prompt=1, new=1)
+    assert (repeated != scores).any(0).nonzero().flatten().tolist() == [4, 9]
+
+
+def test_ends_are_forbidden_until_the_minimum(scores):
+    settings = GenerationSettings(min_new_tokens=3, eos_ids=(5,), stop_ids=(7, 10_000))
+    ids = torch.zeros(ROWS, 4, dtype=torch.long)
+    early = ours.steer(scores, settings, ids=ids, prompt=2, new=2)
+    assert all(row == set(range(VOCAB)) - {5, 7} for row in kept(early))
+    assert ours.steer(scores, settings, ids=ids, prompt=1, new=3) is scores
+
+
+def test_filters_leave_their_input_alone(scores, ids):
+    before = scores.clone()
+    settings = GenerationSettings(temperature=0.7, top_k=9, top_p=0.8, min_p=0.1, typical_p=0.9, repetition_penalty=2.0,
+                                  frequency_penalty=1.0, no_repeat_ngram=2, min_new_tokens=3, eos_ids=(1,))  # fmt: skip
+    out = ours.narrow(ours.steer(scores, settings, ids=ids, prompt=3, new=0), settings)
+    assert torch.equal(scores, before)
+    assert all(row for row in kept(out)), "some token is always left"
+
+
+# ---------------------------------------------------------------------------------------- drawing
+
+
+def test_draws_follow_the_probabilities():
+    scores = torch.tensor([[0.0, 1.0, -math.inf, 2.0, -1.0, -math.inf]])
+    count = 20_000
+    uniform = torch.rand(count, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    drawn = ours.draw(scores.expand(count, -1), uniform)
+    seen = torch.bincount(drawn, minlength=6).tolist()
+    want = (scores.double().softmax(-1)[0] * count).tolist()
+    assert seen[2] == seen[5] == 0
+    live = [i for i in range(6) if want[i]]
+    assert stats.chisquare([seen[i] for i in live], [want[i] for i in live]).pvalue > 0.01
+    wrong = [want[i] for i in (1, 0, 3, 4)]  # control: two probabilities swapped
+    assert stats.chisquare([seen[i] for i in live], wrong).pvalue < 1e-6
+
+
+def test_the_ends_of_the_interval_draw_possible_tokens():
+    scores = torch.tensor([[-math.inf, 0.3, 0.2, -math.inf]] * 2)
+    assert ours.draw(scores, torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)).tolist() == [1, 2]

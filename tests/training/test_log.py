@@ -1,0 +1,119 @@
+"""What a run leaves to read."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+from torch import nn
+
+from headway.errors import ConfigError
+from headway.training.log import Journal, draw_curves, reporter
+from headway.training.progress import ProgressLine, clock
+from headway.training.protocols import Status
+
+
+def test_a_journal_goes_on_from_where_its_state_was(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    journal = Journal(path)
+    journal.write({"step": 1, "loss": 0.5})
+    length = journal.length()
+    journal.write({"step": 2, "loss": float("nan"), "scores": {"f1": float("inf")}})
+    assert [json.loads(line) for line in path.read_text().splitlines()][1] == {
+        **{"step": 2, "loss": None},
+        "scores": {"f1": None},
+    }
+    again = Journal(path, length=length)
+    assert again.history == [{"step": 1, "loss": 0.5}] and path.stat().st_size == length and again.losses == []
+    assert Journal(path).history == [] and path.stat().st_size == 0
+
+
+def test_a_damaged_journal_is_told_not_fatal(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st\x00ep": 2\n{"step": 3}\n')
+    journal = Journal(path, length=path.stat().st_size + 7)
+    assert journal.history == [{"step": 1}, {"step": 3}]
+    assert [loss.partition("metrics.jsonl")[2] for loss in journal.losses] == [
+        ": 7 bytes of the log are lost",
+        ":2: this line of the log is damaged",
+    ]
+
+
+def test_curves_show_loss_and_scores(tmp_path):
+    from PIL import Image
+
+    losses = [{"step": step, "loss": 5 / step} for step in range(1, 60)]
+    scores = [{"step": step, "scores": {"accuracy": step / 60, "f1": None}} for step in range(10, 60, 10)]
+    draw_curves(losses, tmp_path / "one.png")
+    draw_curves(losses + scores, tmp_path / "two.png")
+    with Image.open(tmp_path / "one.png") as one, Image.open(tmp_path / "two.png") as two:
+        assert one.width == two.width and two.height == 2 * one.height
+    draw_curves([], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio"])
+def test_a_missing_board_names_its_package(tmp_path, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=f"pip install {name}"):
+        reporter(name, tmp_path)
+
+
+def test_a_board_gets_metrics_and_scores(tmp_path, monkeypatch):
+    calls: list[tuple] = []
+    board = SimpleNamespace(
+        init=lambda **options: calls.append(("init", options)),
+        log=lambda values, step: calls.append((values, step)),
+        finish=lambda: calls.append(("finish",)),
+    )
+    monkeypatch.setitem(sys.modules, "trackio", board)
+    listener = reporter("trackio", tmp_path / "my run" / "training")
+    status = Status(nn.Identity(), step=7)
+    listener.on_log(status, {"loss": 1.0})
+    listener.on_evaluate(status, {"f1": 0.5})
+    listener.on_end(status)
+    assert calls == [
+        ("init", {"project": "headway", "name": "my run"}),
+        ({"train/loss": 1.0}, 7),
+        ({"evaluation/f1": 0.5}, 7),
+        ("finish",),
+    ]
+
+
+def test_plain_lines_when_nobody_watches(capsys):
+    line = ProgressLine(unit="tokens", score="bleu", every=0.0)
+    status = Status(nn.Identity(), step=5, steps=20, elapsed=10.0)
+    line.on_start(status)
+    line.on_step(status)
+    line.on_evaluate(status, {"bleu": 31.25})
+    line.on_log(status, {"loss": 1.5, "speed": 12345.6, "lr": 0.001})
+    line.on_end(status)
+    assert capsys.readouterr().out.splitlines() == [
+        "step 5: bleu 31.25",
+        "step 5/20  loss 1.5000  bleu 31.25  12,346 tokens/s  lr 1.00e-03  0:30 left",
+    ]
+
+
+def test_plain_lines_come_now_and_then(capsys):
+    line = ProgressLine(every=1000.0)
+    for step in range(1, 5):
+        line.on_log(Status(nn.Identity(), step=step, steps=9), {"loss": 1.0})
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_live_line_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    line = ProgressLine()
+    status = Status(nn.Identity(), step=1, steps=4, elapsed=1.0)
+    line.on_start(status)
+    assert line.bar is not None
+    line.on_log(status, {"loss": 2.5})
+    line.on_step(status)
+    line.bar.refresh()
+    line.on_end(status)
+    assert "step 1/4  loss 2.5000  0:03 left" in capsys.readouterr().out
+
+
+def test_clock():
+    assert [clock(seconds) for seconds in (0, 61.4, 3600, 36061)] == ["0:00", "1:01", "1:00:00", "10:01:01"]

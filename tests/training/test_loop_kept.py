@@ -1,0 +1,86 @@
+"""The loop: what is evaluated, and which weights are kept."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from headway.errors import TrainingError
+from headway.training.state import load_state, load_tensors, states
+
+toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
+
+
+pytestmark = pytest.mark.usefixtures("no_picture")
+
+
+def scripted(*values: float):
+    """An evaluation with the scores given, and a record of the weights it saw."""
+    seen: list[torch.Tensor] = []
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        assert not model.training and not torch.is_grad_enabled()
+        seen.append(model.embed.weight.clone())
+        return {"accuracy": values[len(seen) - 1]}
+
+    return evaluate, seen
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_best_weights_come_back_and_patience_ends_the_run(tmp_path, average):
+    evaluate, seen = scripted(0.1, 0.5, float("nan"), 0.5, 0.4, 0.9)
+    model = toy.ToyModel()
+    options = {"eval_every": 2, "patience": 3, "average": average}
+    result = toy.toy_fit(tmp_path, model=model, evaluate=evaluate, score="accuracy", **options)
+    assert (result.stopped_by, result.steps, result.best, len(seen)) == ("patience", 10, 0.5, 5)
+    assert torch.equal(model.embed.weight, seen[1])
+    assert torch.equal(load_tensors(tmp_path / "training" / "best.safetensors")["out.weight"], seen[1])
+    last = load_state(states(tmp_path / "training")[0])["model"]["embed.weight"]
+    assert not torch.equal(last, seen[1])  # the state goes on from the last weights, not from the best
+    assert torch.equal(last, seen[-1]) == (average == 0.0)
+
+
+def test_lower_may_be_better(tmp_path):
+    evaluate, seen = scripted(0.5, 0.2, 0.3)
+    result = toy.toy_fit(tmp_path, evaluate=evaluate, score="accuracy", higher_is_better=False, eval_every=5, steps=12)
+    assert (result.best, result.stopped_by, len(seen)) == (0.2, "steps", 3)
+
+
+def test_averaged_weights_are_left_when_nothing_is_scored(tmp_path):
+    model = toy.ToyModel()
+    toy.toy_fit(tmp_path, model=model, average=0.9)
+    state = load_state(states(tmp_path / "training")[0])
+    assert torch.equal(model.embed.weight, state["average"]["mean"]["embed.weight"])
+    assert not torch.equal(model.embed.weight, state["model"]["embed.weight"])
+
+
+def test_evaluating_changes_nothing(tmp_path):
+    rare, often = toy.ToyModel(), toy.ToyModel()
+    toy.toy_fit(tmp_path / "rare", model=rare)
+    toy.toy_fit(tmp_path / "often", model=often, evaluate=toy.toy_evaluate, eval_every=1)
+    assert toy.close(rare.state_dict(), often.state_dict(), 0.0)
+
+
+def test_a_lost_best_file_is_told(tmp_path):
+    evaluate, _ = scripted(0.5, 0.2, 0.1)
+
+    class Vandal:
+        def on_save(self, status, path) -> None:
+            (path.parent / "best.safetensors").write_bytes(b"gone")
+
+    result = toy.toy_fit(tmp_path, evaluate=evaluate, score="accuracy", eval_every=5, callbacks=[Vandal()])
+    assert "no longer holds the best weights (of step 5)" in result.history[-1]["warning"]
+
+
+def test_misunderstandings_are_named(tmp_path):
+    with pytest.raises(TrainingError, match="'bleu' was not among those evaluated \\(loss\\)"):
+        toy.toy_fit(tmp_path / "a", evaluate=toy.toy_evaluate, score="bleu")
+    with pytest.raises(TrainingError, match="nothing to evaluate with"):
+        toy.toy_fit(tmp_path / "b", score="bleu")
+    with pytest.raises(TrainingError, match="early stopping needs a score"):
+        toy.toy_fit(tmp_path / "c", patience=3)
+    with pytest.raises(TrainingError, match="not a single batch"):
+        toy.toy_fit(tmp_path / "d", source=toy.ToySource(examples=0))

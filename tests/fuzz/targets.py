@@ -27,6 +27,7 @@ from headway.bundle import Bundle, architecture_of, rules_of
 from headway.checkpoints import TensorFiles, read_header, read_json, save_tensors
 from headway.checkpoints.json_tensors import read_json_tensors
 from headway.checkpoints.sentence import sentence_settings
+from headway.data import store_writer
 from headway.data.builtin import builtin
 from headway.data.check import check
 from headway.data.dataset import open_files

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import cfunc, int64, void
 
-from headway.engine import kernels, llvm, scalars, tiles
+from headway.engine import attention_kernel, kernels, llvm, opcodes, scalars, tiles
 from headway.engine.attention_kernel import attend
 from headway.engine.kernels import (
     BFLOAT16,

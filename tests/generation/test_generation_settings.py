@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, InputError
 from headway.generation.settings import REAL, WHOLE, GenerationSettings
 
 
@@ -45,6 +45,12 @@ def test_real_numbers(field, value):
         ("stop", [""]),
         ("stop", 3),
         ("stop_ids", 3),
+        ("max_length", 0),
+        ("forced_bos_id", -1),
+        ("forced_bos_id", [3]),
+        ("bad_words", [3]),
+        ("bad_words", [[]]),
+        ("renormalize", 1),
     ],
 )
 def test_values_out_of_range(field, value):
@@ -52,7 +58,9 @@ def test_values_out_of_range(field, value):
         GenerationSettings(**{field: value})
 
 
-@pytest.mark.parametrize("field", ["eos_ids", "stop_ids", "prefix"])
+@pytest.mark.parametrize(
+    "field", ["eos_ids", "stop_ids", "prefix", "forced_eos_ids", "suppress_ids", "begin_suppress_ids"]
+)
 @pytest.mark.parametrize("value", [[-1], [1.0], [True], ["</s>"]])
 def test_ids(field, value):
     with pytest.raises(ConfigError, match=f"^{field} contains "):
@@ -85,3 +93,11 @@ def test_what_is_allowed():
     )
     assert settings.stop == ("\n",) and settings.eos_ids == (3, 4) and settings.end_ids == (3, 4, 5)
     assert hash(settings) == hash(GenerationSettings(**vars(settings)))
+
+
+def test_lengths_of_prompt_and_answer_become_limits_on_new_tokens():
+    settings = GenerationSettings(max_new_tokens=100, max_length=20, min_length=15)
+    assert settings.for_prompt(5) == GenerationSettings(max_new_tokens=15, min_new_tokens=10)
+    assert settings.for_prompt(18) == GenerationSettings(max_new_tokens=2, min_new_tokens=0)
+    with pytest.raises(InputError, match=r"20 tokens.*max_length.*is 20"):
+        settings.for_prompt(20)

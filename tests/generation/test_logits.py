@@ -200,3 +200,25 @@ def test_draws_follow_the_probabilities():
 def test_the_ends_of_the_interval_draw_possible_tokens():
     scores = torch.tensor([[-math.inf, 0.3, 0.2, -math.inf]] * 2)
     assert ours.draw(scores, torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)).tolist() == [1, 2]
+
+
+# ---------------------------------------------------------------------------------------- forced and suppressed tokens
+
+
+def test_bad_words(scores, ids):
+    from transformers import NoBadWordsLogitsProcessor
+
+    words = [[3], [7], [ids[0, -1].item(), 9], [ids[1, -2].item(), ids[1, -1].item(), 11], [*range(30), 12]]
+    want = NoBadWordsLogitsProcessor(words, eos_token_id=7)(ids, scores)
+    same(ours.bad_words(scores, ids, tuple(map(tuple, words)), eos_ids=(7,)), want)
+    assert want[0, 9] == -math.inf and want[1, 11] == -math.inf and want[0, 7] > -math.inf
+
+
+def test_forced_and_suppressed_tokens_by_step(scores, ids):
+    settings = GenerationSettings(
+        max_new_tokens=4, forced_bos_id=5, forced_eos_ids=(7, 9), suppress_ids=(1,), begin_suppress_ids=(2,)
+    )
+    steps = [ours.steer(scores, settings, ids=ids, prompt=1, new=new) for new in range(4)]
+    every = set(range(VOCAB))
+    assert [kept(step) for step in steps] == [[s] * ROWS for s in ({5}, every - {1, 2}, every - {1}, {7, 9})]
+    assert steps[0][:, 5].tolist() == [0.0] * ROWS and steps[3][:, [7, 9]].tolist() == [[0.0, 0.0]] * ROWS

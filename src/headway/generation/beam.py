@@ -150,6 +150,8 @@ def advance(
     own = batch.logits.log_softmax(-1)
     steered = steer(own, settings, ids=batch.ids, prompt=batch.prompt, new=step)
     steered = restrict(steered, [guide for groups in live for group in groups for guide in group.guides])
+    if settings.renormalize:
+        steered = steered.log_softmax(-1)
     extra = [0.0] * len(own) if coverage is None else coverage.penalties()
     shape = *running.shape, vocab  # (request, group, beam, vocab)
     steered, own = steered.view(shape), own.view(shape)

@@ -1,7 +1,8 @@
 """Filters: pure functions from next-token scores (row, vocab), and the ids so far, to other scores.
 
 Order, which is the reference library's for the filters it has too:
-  before every choice (`steer`):   repetition, frequency and presence, no-repeat n-gram, minimum length
+  before every choice (`steer`):   repetition, frequency and presence, no-repeat n-gram, bad words, minimum length,
+                                   forced first and last token, suppressed tokens
   before sampling only (`narrow`): temperature, top-k, top-p (Holtzman 2020), min-p, typical (Meister 2023)
 A forbidden token scores -inf. Ids are (row, length) with -1 where a row is padded, so that padding is never a token.
 """
@@ -24,8 +25,18 @@ def steer(scores: Tensor, settings: GenerationSettings, *, ids: Tensor, prompt: 
         scores = frequency(scores, ids[:, prompt:], each=settings.frequency_penalty, once=settings.presence_penalty)
     if settings.no_repeat_ngram:
         scores = no_repeat_ngram(scores, ids, settings.no_repeat_ngram)
+    if settings.bad_words:
+        scores = bad_words(scores, ids, settings.bad_words, eos_ids=settings.eos_ids)
     if new < settings.min_new_tokens:
         scores = forbid(scores, settings.end_ids)
+    if settings.forced_bos_id is not None and new == 0:
+        scores = force(scores, (settings.forced_bos_id,))
+    if settings.forced_eos_ids and new == settings.max_new_tokens - 1:
+        scores = force(scores, settings.forced_eos_ids)
+    if settings.suppress_ids:
+        scores = forbid(scores, settings.suppress_ids)
+    if settings.begin_suppress_ids and new == (0 if settings.forced_bos_id is None else 1):
+        scores = forbid(scores, settings.begin_suppress_ids)
     return scores
 
 
@@ -77,6 +88,24 @@ def no_repeat_ngram(scores: Tensor, ids: Tensor, size: int) -> Tensor:
 def forbid(scores: Tensor, ids: tuple[int, ...]) -> Tensor:
     known = torch.tensor([i for i in ids if i < scores.shape[1]], dtype=torch.long, device=scores.device)
     return scores.index_fill(1, known, -math.inf)
+
+
+def force(scores: Tensor, ids: tuple[int, ...]) -> Tensor:
+    """Only `ids` remain possible, each with log-probability 0."""
+    return torch.full_like(scores, -math.inf).index_fill(1, torch.tensor(ids, device=scores.device), 0.0)
+
+
+def bad_words(scores: Tensor, ids: Tensor, words: tuple[tuple[int, ...], ...], *, eos_ids: tuple[int, ...]) -> Tensor:
+    """Forbids the last id of each sequence in `words` whose other ids are the row's last ones. A word that is just an
+    end-of-sequence id is skipped, as in the reference library."""
+    for *begun, last in words:
+        if not begun and last not in eos_ids:
+            scores = forbid(scores, (last,))
+        elif begun and len(begun) <= ids.shape[1] and last < scores.shape[1]:
+            matches = (ids[:, -len(begun) :] == torch.tensor(begun, device=ids.device)).all(1)  # (row)
+            column = scores[:, last].masked_fill(matches, -math.inf)
+            scores = scores.index_copy(1, torch.tensor([last], device=scores.device), column[:, None])
+    return scores
 
 
 # ---------------------------------------------------------------------------------------- what may be sampled

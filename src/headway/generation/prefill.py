@@ -196,6 +196,8 @@ def check(
     config = getattr(model.config, "decoder", model.config)
     check_ids("prompt", prompts, vocab=config.embedding.vocab)
     check_ids("settings.prefix", [settings.prefix], vocab=config.embedding.vocab, may_be_empty=True)
+    forced = [*settings.forced_eos_ids, *([] if settings.forced_bos_id is None else [settings.forced_bos_id])]
+    check_ids("settings.forced", [forced], vocab=config.embedding.vocab, may_be_empty=True)
     longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
     given = len(prompts[longest]) + len(settings.prefix)
     context = context_of(model)

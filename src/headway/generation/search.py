@@ -49,6 +49,7 @@ def generate(
         raise InputError("on_token needs beams = 1: a beam search knows its first token only at its end")
     if not prompts:
         return []
+    settings = settings.for_prompt(max(map(len, prompts)))
     grammar = Grammar(settings, tokenizer) if settings.constrained and tokenizer is not None else None
     readers = [Reader(settings, tokenizer, grammar, prompt=prompt if sources is None else ()) for prompt in prompts]
     penalty = settings.coverage_penalty

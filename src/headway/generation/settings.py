@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, InputError
 
 EarlyStopping = bool | Literal["never"]
 
@@ -28,6 +28,8 @@ class GenerationSettings:
 
     max_new_tokens: int = 128
     min_new_tokens: int = 0  # eos_ids and stop_ids are forbidden before
+    max_length: int | None = None  # most tokens of prompt and answer together; None: only max_new_tokens limits
+    min_length: int = 0  # least tokens of prompt and answer together
 
     beams: int = 1
     groups: int = 1  # diverse beam search: each group of beams avoids what the groups before it have just written
@@ -54,6 +56,15 @@ class GenerationSettings:
     stop: tuple[str, ...] = ()  # texts that end the answer, and are not part of it
     prefix: tuple[int, ...] = ()  # ids every answer must begin with; they cost no score and count as no new token
 
+    forced_bos_id: int | None = None  # the first new token, with log-probability 0 (mBART's target language)
+    forced_eos_ids: tuple[int, ...] = ()  # the only tokens allowed as the last of max_new_tokens, log-probability 0
+    suppress_ids: tuple[int, ...] = ()  # never generated
+    begin_suppress_ids: tuple[
+        int, ...
+    ] = ()  # not generated as the first token (the first free one after forced_bos_id)
+    bad_words: tuple[tuple[int, ...], ...] = ()  # sequences of ids that are never completed
+    renormalize: bool = False  # beams: log-softmax again after the filters, so that a filtered row sums to 1
+
     regex: str | None = None  # the whole answer must match it (the syntax of Rust's regex crate)
     json_schema: str | None = None  # the answer is JSON, and valid for this schema (a text, or the schema itself)
 
@@ -62,8 +73,13 @@ class GenerationSettings:
     overflow: Literal["error", "window"] = "error"
 
     def __post_init__(self) -> None:
-        for name in ("eos_ids", "stop_ids", "prefix"):
+        for name in ("eos_ids", "stop_ids", "prefix", "forced_eos_ids", "suppress_ids", "begin_suppress_ids"):
             object.__setattr__(self, name, _ids(name, getattr(self, name)))
+        object.__setattr__(self, "bad_words", _id_sequences("bad_words", self.bad_words))
+        if self.forced_bos_id is not None:
+            _whole("forced_bos_id", self.forced_bos_id, low=0, high=10**9)
+        if self.max_length is not None:
+            _whole("max_length", self.max_length, low=1, high=10**7)
         object.__setattr__(self, "stop", _texts(self.stop))
         object.__setattr__(self, "json_schema", _schema(self.json_schema))
         for name, (low, high) in WHOLE.items():
@@ -76,7 +92,7 @@ class GenerationSettings:
             _whole("seed", seed, low=0, high=2**63)
         if self.regex is not None and not isinstance(self.regex, str):
             raise ConfigError(f"regex is {self.regex!r}: it must be a text")
-        for name in ("logprobs", "speculate"):
+        for name in ("logprobs", "speculate", "renormalize"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: it must be true or false")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
@@ -105,6 +121,21 @@ class GenerationSettings:
                 f"n is {self.n}, but there are {self.beams} beams: use more, or sample (temperature above 0)"
             )
 
+    def for_prompt(self, length: int) -> GenerationSettings:
+        """The settings for a prompt of `length` tokens: max_length and min_length become limits on new tokens."""
+        if self.max_length is None and not self.min_length:
+            return self
+        most = self.max_new_tokens
+        if self.max_length is not None:
+            if length >= self.max_length:
+                raise InputError(
+                    f"the prompt has {length} tokens, and max_length (prompt and answer) is {self.max_length}: "
+                    "shorten the prompt, or set max_new_tokens"
+                )
+            most = min(most, self.max_length - length)
+        least = min(most, max(self.min_new_tokens, self.min_length - length))
+        return replace(self, max_new_tokens=most, min_new_tokens=least, max_length=None, min_length=0)
+
     @property
     def constrained(self) -> bool:
         return self.regex is not None or self.json_schema is not None
@@ -118,6 +149,7 @@ class GenerationSettings:
 WHOLE = {  # name → least, most
     "max_new_tokens": (1, 10**7),
     "min_new_tokens": (0, 10**7),
+    "min_length": (0, 10**7),
     "beams": (1, 1000),
     "groups": (1, 1000),
     "n": (1, 1000),
@@ -156,6 +188,12 @@ def _ids(name: str, value: Any) -> tuple[int, ...]:
         if not isinstance(item, int) or isinstance(item, bool) or item < 0:
             raise ConfigError(f"{name} contains {item!r}: a token id is a whole number from 0")
     return tuple(value)
+
+
+def _id_sequences(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, list | tuple) and item for item in value):
+        raise ConfigError(f"{name} is {value!r}: it must be a list of lists of token ids, none of them empty")
+    return tuple(_ids(name, item) for item in value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

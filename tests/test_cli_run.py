@@ -46,14 +46,14 @@ def test_one_input_is_streamed_and_is_the_same_as_its_json(writer: str) -> None:
 
 def test_a_seed_is_an_inputs_own_in_any_batch(writer: str, tmp_path: Path) -> None:
     """Also past the size of a batch: no two inputs of a file share their random numbers."""
-    prompts = [f"prompt {i % 2}" for i in range(jobs.using.CHUNK + 2)]
+    prompts = [f"prompt {i % 2}" for i in range(jobs.inference.CHUNK + 2)]
     (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n")
     options = ["--max-new-tokens", "6", "--temperature", "1", "--json"]
     batch = answers(run(writer, "--file", tmp_path / "prompts.txt", "--seed", "7", *options))
     assert len(batch) == len(prompts)
-    for i in (1, jobs.using.CHUNK):
+    for i in (1, jobs.inference.CHUNK):
         assert answers(run(writer, prompts[i], "--seed", str(7 + i), *options))[0]["text"] == batch[i]["text"]
-    assert batch[0]["text"] != batch[jobs.using.CHUNK]["text"]
+    assert batch[0]["text"] != batch[jobs.inference.CHUNK]["text"]
     piped = answers(run(writer, "--seed", "7", *options, input="\n".join(prompts[:3]) + "\n"))
     assert [each["text"] for each in piped] == [each["text"] for each in batch[:3]]
 
@@ -158,7 +158,7 @@ def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None
 
 
 def test_a_refused_input_of_a_long_file_can_be_found(writer: str, tmp_path: Path) -> None:
-    size = jobs.using.CHUNK
+    size = jobs.inference.CHUNK
     (tmp_path / "prompts.txt").write_text("hello\n" * (size + 3) + "hello " * 300 + "\n")
     with pytest.raises(InputError, match=f"after the first {size} inputs, counted from there: prompt 3 has"):
         run(writer, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")

@@ -150,11 +150,11 @@ class Bundle:
         """The task's answer to one input, or to a list of them."""
         if self.task is None:
             raise InputError("this model was not trained for a task here; use logits() or embed(), or train it for one")
-        if self.task.speaks:
+        if self.task.generates:
             options = {"prefixes": self.prefixes, **options}
         if isinstance(inputs, list):
-            return self.task.answer(self.model, inputs, **options)
-        return self.task.answer(self.model, [inputs], **options)[0]
+            return self.task.predict(self.model, inputs, **options)
+        return self.task.predict(self.model, [inputs], **options)[0]
 
     def config_json(self, kind: Family) -> dict[str, Any]:
         count = getattr(getattr(self.config, "head", None), "labels", 0)

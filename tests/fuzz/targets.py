@@ -44,7 +44,7 @@ from headway.tasks.batches import prepare
 
 torch.set_num_threads(1)
 TEXT_TASKS = ("generate", "translate", "summarize", "classify", "tag", "answer", "fill", "embed")
-FIELDS = {name: (tasks.find(name).fields, tasks.find(name).running) for name in TEXT_TASKS}
+FIELDS = {name: (tasks.find(name).fields, tasks.find(name).running_text) for name in TEXT_TASKS}
 
 
 def read_config(path: Path) -> object:
@@ -165,7 +165,7 @@ def make_examples(path: Path) -> object:
     fields |= {"words": words, "tags": ["O"] * len(words), "answers": [(text[:5], 0)], "label": task_label(task)}
     row = Row({field: fields[field] for field in task.fields}, "x:1")
     examples = task.examples(row)
-    task.measure(row)
+    task.token_lengths(row)
     if examples:
         task.collate(examples[:4], seeds=[(0, i) for i in range(len(examples[:4]))], where=["x:1"] * len(examples[:4]))
     return name, min(len(examples), 3)
@@ -188,7 +188,7 @@ def task_label(task: Any) -> str:
 @cache
 def _task(name: str) -> Any:
     rows = builtin(name, size=300)
-    return tasks.find(name).begin(lambda: iter(rows), tokenizer=None, options={"vocab": 400})
+    return tasks.find(name).from_data(lambda: iter(rows), tokenizer=None, options={"vocab": 400})
 
 
 @cache

@@ -66,7 +66,7 @@ def layout_of(case: dict) -> Layout:
 
 def told_by(script: str, cases: list[dict], **environment: str) -> list:
     tests = Path(__file__).parents[1]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tests), **environment}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(tests), *sys.path]), **environment}
     command = [sys.executable, tests / "support" / script, json.dumps(cases)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

@@ -102,7 +102,7 @@ EVERY = [(task, kind) for task, kinds in FORMATS.items() for kind in kinds]
 
 
 def is_running(task: str, kind: str) -> bool:
-    return tasks.find(task).running and kind == "txt"
+    return tasks.find(task).running_text and kind == "txt"
 
 
 def sound(task: str, kind: str, *, count: int = COUNT) -> str:
@@ -122,18 +122,18 @@ def tokenizer() -> Tokenizer:
 
 def opened(task: str, path: Path | list[Path], **options: Any) -> DataSet:
     kind = tasks.find(task)
-    return open_files(path, fields=kind.fields, columns={}, running=kind.running, **options)
+    return open_files(path, fields=kind.fields, columns={}, running=kind.running_text, **options)
 
 
 def begun(task: str, data: DataSet, **options: Any) -> Task:
-    return tasks.find(task).begin(data.train, tokenizer=tokenizer(), options=options)
+    return tasks.find(task).from_data(data.train, tokenizer=tokenizer(), options=options)
 
 
 def told(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None = None, **options: Any) -> str:
     """What a user sees of `headway check` and of the preparing of `headway train`, but for the model."""
     data = opened(task, path, valid=valid)
     ready = begun(task, data, **options)
-    report = check(data.train(), held_out=data.valid(), measure=ready.measure, limits=ready.limits())
+    report = check(data.train(), held_out=data.valid(), measure=ready.token_lengths, limits=ready.length_limits())
     prepare(ready, data.train(), folder / "store", key="k")
     return "\n".join([*report.lines(), *ready.ledger.lines()])
 

@@ -29,7 +29,7 @@ LONG = Row({"question": "Where ?", "context": NAMES, "answers": [("Otto", 100)]}
 
 
 def begun(**options) -> Answer:
-    return Answer.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 100, **options})
+    return Answer.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 100, **options})
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_span_search_is_the_double_loop():
 def test_the_answer_and_its_probability(task):
     asked = {"question": QUESTION, "context": CONTEXT}
     sure = Fixed({0: 0.0, 15: 4.0}, {0: 0.0, 15: 4.0})
-    [found] = task.answer(sure, [asked])
+    [found] = task.predict(sure, [asked])
     # tokens 7 to 16 make 55 spans; besides (15, 15), one begins at token 15 and eight end at it
     spans = [8.0] + [-1.0] * 9 + [-10.0] * 45
     whole = sum(map(math.exp, spans)) + math.exp(0)
@@ -178,11 +178,11 @@ def test_the_answer_and_its_probability(task):
 def test_no_answer_wins_by_the_threshold(task):
     asked = [{"question": QUESTION, "context": CONTEXT}]
     model = Fixed({0: 3.0, 15: 2.0}, {0: 3.0, 15: 2.0})  # 6 against 4
-    [nothing] = task.answer(model, asked)
+    [nothing] = task.predict(model, asked)
     assert (nothing["answer"], nothing["start"], nothing["end"]) == ("", 0, 0)
-    assert task.answer(model, asked, null_threshold=1.9)[0]["answer"] == ""
-    assert task.answer(model, asked, null_threshold=2.1)[0]["answer"] == "Rome"
-    several = task.answer(model, asked, n=3)[0]
+    assert task.predict(model, asked, null_threshold=1.9)[0]["answer"] == ""
+    assert task.predict(model, asked, null_threshold=2.1)[0]["answer"] == "Rome"
+    several = task.predict(model, asked, n=3)[0]
     assert [one["answer"] for one in several[:2]] == ["", "Rome"] and len(several) == 3
     assert sum(one["score"] for one in several) < 1
 
@@ -196,16 +196,16 @@ def test_the_best_window_answers_and_the_least_null_counts():
             here[:, 0] = 6 - here.sum(1)  # where it is not, [CLS] is sure of that
             return Output(hidden=here, logits=here[:, :, None].expand(-1, -1, 2))
 
-    [found] = task.answer(Finder({}, {}), [task.input(LONG)])
+    [found] = task.predict(Finder({}, {}), [task.model_input(LONG)])
     assert (found["answer"], found["start"]) == ("Otto", 100)
     assert found["score"] > 0.99
 
 
 def test_batched_answers_are_single_answers(task):
     model = untrained(task)
-    asked = [task.input(row) for row in (*ROWS, LONG)] + [{"question": "Where ?", "context": ""}]
-    together = task.answer(model, asked)
-    for one, other in zip(together, [task.answer(model, [single])[0] for single in asked], strict=True):
+    asked = [task.model_input(row) for row in (*ROWS, LONG)] + [{"question": "Where ?", "context": ""}]
+    together = task.predict(model, asked)
+    for one, other in zip(together, [task.predict(model, [single])[0] for single in asked], strict=True):
         assert {**one, "score": 0} == {**other, "score": 0}
         assert one["score"] == pytest.approx(other["score"], abs=1e-5)
     assert len({one["answer"] for one in together}) > 1
@@ -216,9 +216,9 @@ def test_batched_answers_are_single_answers(task):
 def test_wrong_inputs_are_named(task):
     model = untrained(task)
     with pytest.raises(InputError, match="input 2: answer takes"):
-        task.answer(model, [task.input(ROWS[0]), "where?"])
+        task.predict(model, [task.model_input(ROWS[0]), "where?"])
     with pytest.raises(InputError, match="no option 'beams'"):
-        task.answer(model, [task.input(ROWS[0])], beams=2)
+        task.predict(model, [task.model_input(ROWS[0])], beams=2)
     with pytest.raises(ConfigError, match="stride is 0"):
         begun(stride=0)
 

@@ -33,7 +33,7 @@ TEXTS = ["Bad film", "good", "", "a good film a good film", "film"]
 
 @pytest.fixture(scope="module")
 def task() -> Classify:
-    return Classify.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60})
+    return Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60})
 
 
 def untrained(task: Classify, *, seed: int = 0):
@@ -62,7 +62,7 @@ def test_the_labels_are_sorted_and_counted(task):
 
 def test_one_label_is_nothing_to_tell_apart():
     with pytest.raises(DataError, match="1 label, 'pos'"):
-        Classify.begin(lambda: iter(ROWS[:1]), tokenizer=None, options={})
+        Classify.from_data(lambda: iter(ROWS[:1]), tokenizer=None, options={})
 
 
 def test_an_example_is_ids_and_a_label(task):
@@ -91,7 +91,7 @@ def test_the_loss_is_the_sum_of_the_labels_surprise(task):
 
 
 def test_smoothing_is_for_training_only():
-    task = Classify.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "label_smoothing": 0.3})
+    task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "label_smoothing": 0.3})
     batch = task.collate(task.examples(ROWS[0]), seeds=[()], where=[])
     model = Fixed([[0.0, 0.0, math.log(2.0)]])
     assert float(task.loss(model.eval(), batch).total) == pytest.approx(math.log(2))
@@ -101,8 +101,8 @@ def test_smoothing_is_for_training_only():
 
 def test_answers_do_not_depend_on_the_company(task):
     model = untrained(task)
-    together = task.answer(model, TEXTS)
-    alone = [task.answer(model, [text])[0] for text in TEXTS]
+    together = task.predict(model, TEXTS)
+    alone = [task.predict(model, [text])[0] for text in TEXTS]
     assert [a["label"] for a in together] == [a["label"] for a in alone]
     for one, other in zip(together, alone, strict=True):
         for label in task.labels:
@@ -111,25 +111,25 @@ def test_answers_do_not_depend_on_the_company(task):
 
 
 def test_an_answer_ranks_the_labels(task):
-    [answer] = task.answer(Fixed([[0.0, math.log(2.0), math.log(5.0)]]), ["film"])
+    [answer] = task.predict(Fixed([[0.0, math.log(2.0), math.log(5.0)]]), ["film"])
     assert answer["label"] == "pos" and answer["score"] == pytest.approx(5 / 8)
     assert list(answer["scores"]) == ["pos", "neutral", "neg"]
     assert answer["scores"]["neg"] == pytest.approx(1 / 8)
-    assert list(task.answer(Fixed([[0.0, 1.0, 2.0]]), ["film"], top=1)[0]["scores"]) == ["pos"]
-    assert task.answer(untrained(task), []) == []
+    assert list(task.predict(Fixed([[0.0, 1.0, 2.0]]), ["film"], top=1)[0]["scores"]) == ["pos"]
+    assert task.predict(untrained(task), []) == []
     for wrong in ({"top": 0}, {"tops": 1}):
         with pytest.raises(InputError, match=next(iter(wrong))):
-            task.answer(untrained(task), ["film"], **wrong)
+            task.predict(untrained(task), ["film"], **wrong)
     with pytest.raises(InputError):
-        task.answer(untrained(task), [7])
+        task.predict(untrained(task), [7])
 
 
 def test_a_long_text_is_cut_on_the_ledger_and_keeps_its_end_token():
-    task = Classify.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
+    task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
     [example] = task.examples(ROWS[3])
     assert len(example["ids"]) == 4 and example["ids"][-1] == task.tokenizer.sep_id
     assert task.ledger.to_dict()["text"] == {"cut": 1, "of": 1, "limit": 4, "longest": 6, "where": "films.tsv:4"}
-    assert task.measure(ROWS[3]) == {"text": 6} and task.limits() == {"text": 4}
+    assert task.token_lengths(ROWS[3]) == {"text": 6} and task.length_limits() == {"text": 4}
     strict = Classify.from_dict({**task.to_dict(), "overflow": "error"}, task.tokenizer)
     with pytest.raises(DataError, match=r"films.tsv:4: text has 6 tokens"):
         strict.examples(ROWS[3])
@@ -182,19 +182,19 @@ def test_a_bert_like_start_keeps_its_weights_and_sets_the_limit(task):
     after = model.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items()) and "head.dense.weight" in before
     assert model.config.head == ClassifyHeadConfig(3, dense="tanh", dropout=0.1, dense_dropout=False)
-    assert fresh.answer(model.eval(), ["film"])[0]["label"] in fresh.labels
+    assert fresh.predict(model.eval(), ["film"])[0]["label"] in fresh.labels
 
 
 def test_a_gpt_like_start_reads_the_last_token():
     tokenizer = Tokenizer.train((row.fields["text"] for row in ROWS), kind="bpe", size=300)
-    task = Classify.begin(lambda: iter(ROWS), tokenizer=tokenizer, options={})
+    task = Classify.from_data(lambda: iter(ROWS), tokenizer=tokenizer, options={})
     start = build(recipes.decoder(SMALL, "classic", vocab=len(tokenizer), context=32))
     initialise(start, "classic", seed=0)
     model = task.adapt(start).eval()
     assert isinstance(model, Decoder) and task.limit == 32
-    together = task.answer(model, TEXTS)
+    together = task.predict(model, TEXTS)
     for text, answer in zip(TEXTS, together, strict=True):
-        assert task.answer(model, [text])[0]["scores"] == pytest.approx(answer["scores"], abs=1e-5)
+        assert task.predict(model, [text])[0]["scores"] == pytest.approx(answer["scores"], abs=1e-5)
 
 
 def test_an_image_model_is_no_start_for_text(task):

@@ -32,7 +32,7 @@ ROWS = [
 
 
 def begun(**options) -> ClassifyImage:
-    return ClassifyImage.begin(lambda: iter(ROWS), tokenizer=None, options={"image": 8, **options})
+    return ClassifyImage.from_data(lambda: iter(ROWS), tokenizer=None, options={"image": 8, **options})
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_an_untrained_modern_model_knows_nothing(task):
 def test_answers_do_not_depend_on_the_company(task):
     model = untrained(task)
     pictures = [row.fields["image"] for row in open_builtin("classify-image", size=70).train()]
-    together = task.answer(model, pictures)
+    together = task.predict(model, pictures)
     for place in (0, 1, 65, 69):
-        [alone] = task.answer(model, [pictures[place]])
+        [alone] = task.predict(model, [pictures[place]])
         assert alone["scores"] == pytest.approx(together[place]["scores"], abs=1e-5)
     assert len({round(answer["score"], 6) for answer in together}) > 60
     assert set(together[0]) == {"label", "score", "scores"}
@@ -105,9 +105,9 @@ def test_files_and_faults(task, tmp_path):
     assert task.examples(good)[0]["pixels"].tolist() == [255] * 8 * 8 * 3
     with pytest.raises(DataError, match=r"dark/empty\.png: not a picture"):
         task.examples(bad)
-    assert task.answer(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels
+    assert task.predict(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels
     with pytest.raises(DataError, match="input 1: expected a picture's Path"):
-        task.answer(model, ["light/1.png"])
+        task.predict(model, ["light/1.png"])
     with pytest.raises(DataError, match="b:7: the label 'grey' is not one of those learned"):
         task.evaluate(model, [Row({"image": grey(9), "label": "grey"}, "b:7")])
 
@@ -134,7 +134,7 @@ def test_a_vit_like_start_keeps_its_weights_and_sets_the_size(task, head):
     assert (fresh.image, fresh.patch) == (12, 6)
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())
     assert model.config.head == ClassifyHeadConfig(2)
-    assert fresh.answer(model, [grey(3)])[0]["label"] in fresh.labels
+    assert fresh.predict(model, [grey(3)])[0]["label"] in fresh.labels
 
 
 def test_other_starts_are_refused(task):
@@ -153,7 +153,7 @@ def test_it_learns(tmp_path):
         return lambda: (row for row in walk() if row.fields["label"] in ("circle", "bar"))
 
     data = replace(whole, train=two(whole.train), valid=two(whole.valid), test=two(whole.test))
-    task = ClassifyImage.begin(data.train, tokenizer=None, options={"patch": 8})
+    task = ClassifyImage.from_data(data.train, tokenizer=None, options={"patch": 8})
     model = untrained(task, recipe="modern")
     assert isinstance(data, DataSet) and sum(task.counts) == len(list(data.train()))
     fell = losses(trained(task, model, data, folder=tmp_path, steps=60))

@@ -27,7 +27,7 @@ ROWS = [Row({"a": a, "b": b}, f"pairs.tsv:{line}") for line, (a, b) in enumerate
 
 
 def begun(**options) -> Embed:
-    return Embed.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 120, **options})
+    return Embed.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 120, **options})
 
 
 @pytest.fixture(scope="module")
@@ -122,16 +122,16 @@ def test_padding_changes_no_vector(task):
 
 def test_a_text_gives_a_vector_and_a_pair_its_cosine(task):
     model = untrained(task)
-    first, cosine, listed, second = task.answer(
+    first, cosine, listed, second = task.predict(
         model, ["red car", {"a": "red car", "b": "old man"}, ["old man", "red car"], "old man"]
     )
     assert len(first) == SMALL.width and isinstance(first[0], float)
     assert cosine == pytest.approx(np.dot(first, second), abs=1e-5) == listed
-    assert task.answer(model, [task.input(ROWS[0])])[0] < 1
-    assert task.answer(model, []) == []
+    assert task.predict(model, [task.model_input(ROWS[0])])[0] < 1
+    assert task.predict(model, []) == []
     for wrong in (3, {"a": "x"}, ["x"], ["x", 3]):
         with pytest.raises(InputError, match="input 2: embed takes a text, or two"):
-            task.answer(model, ["x", wrong])
+            task.predict(model, ["x", wrong])
 
 
 def test_retrieval_scores_by_hand(task):
@@ -164,7 +164,7 @@ def test_long_texts_are_cut_and_counted():
     [example] = task.examples(ROWS[1])
     assert len(example["b"]) == 4 and example["b"][-1] == task.tokenizer.sep_id
     assert task.ledger.to_dict()["b"]["where"] == "pairs.tsv:2"
-    assert task.limits() == {"a": 4, "b": 4} and task.measure(ROWS[1])["b"] > 4
+    assert task.length_limits() == {"a": 4, "b": 4} and task.token_lengths(ROWS[1])["b"] > 4
 
 
 def test_a_trained_encoder_loses_its_head_and_keeps_its_tensors(task):

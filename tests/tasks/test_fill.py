@@ -30,7 +30,7 @@ ROWS = [
 
 
 def begun(**options) -> Fill:
-    return Fill.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 80, "limit": 9, **options})
+    return Fill.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 80, "limit": 9, **options})
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_fillings_are_put_into_the_text(task):
     model = Fixed(torch.zeros(1, 6, len(tokenizer)))
     with torch.no_grad():
         model.logits[0, 2, [tokenizer.id("one"), tokenizer.id("blue"), tokenizer.mask_id]] = torch.tensor([9.0, 8, 99])
-    [found] = task.answer(model, ["Red  [MASK] , two"], top=2)
+    [found] = task.predict(model, ["Red  [MASK] , two"], top=2)
     assert [(one["token"], one["text"]) for one in found] == [("one", "Red  one , two"), ("blue", "Red  blue , two")]
     free = len(tokenizer) - 5  # special tokens are no fillings
     assert found[0]["score"] == pytest.approx(math.exp(9) / (math.exp(9) + math.exp(8) + free - 2))
@@ -255,7 +255,7 @@ def test_each_mask_gets_its_list_and_a_piece_is_glued(task):
     with torch.no_grad():
         model.logits[0, 2, task.tokenizer.id("one")] = 9.0
         model.logits[0, 3, piece] = 9.0
-    [lists] = task.answer(model, ["red [MASK] [MASK]"], top=1)
+    [lists] = task.predict(model, ["red [MASK] [MASK]"], top=1)
     assert [one["text"] for [one] in lists] == ["red one [MASK]", "red [MASK]" + task.tokenizer.token(piece)[2:]]
 
 
@@ -274,9 +274,9 @@ def test_batched_answers_are_single_answers():
     task = begun(limit=40)
     model = untrained(task)
     texts = ["red [MASK] .", "[MASK]", "blue one . blue two . red [MASK] . green four .", "one [MASK] [MASK]"]
-    together = task.answer(model, texts)
+    together = task.predict(model, texts)
     for single, found in zip(texts, together, strict=True):
-        [alone] = task.answer(model, [single])
+        [alone] = task.predict(model, [single])
         flat, flat_alone = np.ravel(found), np.ravel(alone)
         assert [one["text"] for one in flat] == [one["text"] for one in flat_alone]
         assert [one["score"] for one in flat] == pytest.approx([one["score"] for one in flat_alone], abs=1e-5)
@@ -286,11 +286,11 @@ def test_batched_answers_are_single_answers():
 def test_wrong_inputs_are_named(task):
     model = untrained(task)
     with pytest.raises(InputError, match=r"input 2: fill takes a text with \[MASK\]"):
-        task.answer(model, ["red [MASK]", "red"])
+        task.predict(model, ["red [MASK]", "red"])
     with pytest.raises(InputError, match="input 1: 12 tokens; the model takes 9"):
-        task.answer(model, ["[MASK]" + " red" * 9])
+        task.predict(model, ["[MASK]" + " red" * 9])
     with pytest.raises(InputError, match="no option 'n'"):
-        task.answer(model, ["[MASK]"], n=2)
+        task.predict(model, ["[MASK]"], n=2)
     with pytest.raises(ConfigError, match="no mask token"):
         Fill(tokenizer=Tokenizer.train(["a b"], kind="char", size=20))
     with pytest.raises(DataError, match="no text to evaluate"):

@@ -24,7 +24,7 @@ def rows() -> Any:
 
 @pytest.fixture
 def task() -> Generate:
-    return Generate.begin(rows, tokenizer=None, options={"kind": "char", "context": 16})
+    return Generate.from_data(rows, tokenizer=None, options={"kind": "char", "context": 16})
 
 
 def test_targets_are_the_inputs_one_step_on(task: Generate) -> None:
@@ -74,10 +74,10 @@ def test_scores_of_a_model_that_knows_nothing(task: Generate) -> None:
 def test_answers_go_on_from_the_prompt_and_follow_the_seed(task: Generate) -> None:
     model = build(task.config(Size(width=32, layers=1, heads=2), "modern")).eval()
     options = {"max_new_tokens": 8, "seed": 3, "temperature": 1.0}
-    first = task.answer(model, ["the cat", "a"], **options)
-    assert first == task.answer(model, ["the cat", "a"], **options)
-    assert task.answer(model, ["the cat"], **options)[0] == first[0]
-    assert task.answer(model, [""], **options)[0] is not None
+    first = task.predict(model, ["the cat", "a"], **options)
+    assert first == task.predict(model, ["the cat", "a"], **options)
+    assert task.predict(model, ["the cat"], **options)[0] == first[0]
+    assert task.predict(model, [""], **options)[0] is not None
 
 
 def test_a_task_survives_its_file(task: Generate) -> None:

@@ -22,7 +22,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def task() -> Summarize:
-    return Summarize.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 12})
+    return Summarize.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 12})
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_first_sentence(text, first):
 
 
 def test_it_is_a_translation_with_other_limits(task):
-    assert find("summarize") is Summarize and Summarize.score == "rouge1"
+    assert find("summarize") is Summarize and Summarize.metric == "rouge1"
     assert issubclass(Summarize, translate.Translate)
     given = Summarize(tokenizer=task.tokenizer)
     assert (given.source_limit, given.target_limit, given.beams, given.no_repeat_ngram) == (512, 128, 4, 3)
@@ -101,15 +101,15 @@ def test_answers_search_with_beams_and_without_repeats(task, model, monkeypatch)
 
     real = translate.write
     monkeypatch.setattr(translate, "write", search)
-    task.answer(model, ["The cat sat."])
-    task.answer(model, ["The cat sat."], beams=1, no_repeat_ngram=0)
+    task.predict(model, ["The cat sat."])
+    task.predict(model, ["The cat sat."], beams=1, no_repeat_ngram=0)
     assert [(one.beams, one.no_repeat_ngram) for one in asked] == [(4, 3), (1, 0)]
 
 
 def test_batched_answers_are_single_answers(task, model):
     texts = [row.fields["source"] for row in ROWS] + ["", "The dog slept on the hill all day. It ran."]
-    together = task.answer(model, texts)
-    assert together == [task.answer(model, [text])[0] for text in texts]
+    together = task.predict(model, texts)
+    assert together == [task.predict(model, [text])[0] for text in texts]
     assert len(set(together)) > 1
 
 

@@ -28,7 +28,7 @@ LONG = Row({"words": ["Ada", "met", "Bob"] * 7, "tags": ["B-PER", "O", "B-PER"] 
 
 
 def begun(**options) -> Tag:
-    return Tag.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, **options})
+    return Tag.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, **options})
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +95,18 @@ def test_the_loss_is_the_sum_over_words(task):
 def test_answers_do_not_depend_on_the_company(task):
     model = untrained(task)
     sentences = [["Ada"], ["Bob", "met", "Ada"], ["in", "Adabob", "met", "Bobson", "in"], LONG.fields["words"]]
-    together = task.predict(model, [task.read(words, where="") for words in sentences])
+    together = task.word_log_probs(model, [task.read(words, where="") for words in sentences])
     for words, found in zip(sentences, together, strict=True):
-        [alone] = task.predict(model, [task.read(words, where="")])
+        [alone] = task.word_log_probs(model, [task.read(words, where="")])
         assert list(alone) == list(range(len(words)))
         for word, scores in alone.items():
             assert torch.allclose(scores, found[word], atol=1e-5)
-    assert task.answer(model, sentences) == [task.answer(model, [words])[0] for words in sentences]
+    assert task.predict(model, sentences) == [task.predict(model, [words])[0] for words in sentences]
 
 
 def test_an_answer_names_entities_and_repairs_their_beginning(task):
     model = Reader(task, {"Ada": "I-PER", "Bob": "B-PER", "Bobson": "I-PER", "in": "I-LOC"})
-    [answer] = task.answer(model, [["Ada", "met", "Bob", "Bobson", "in"]])
+    [answer] = task.predict(model, [["Ada", "met", "Bob", "Bobson", "in"]])
     assert answer["tags"] == ["B-PER", "O", "B-PER", "I-PER", "B-LOC"]
     assert answer["entities"] == [
         {"type": "PER", "text": "Ada", "start": 0, "end": 1},
@@ -118,21 +118,21 @@ def test_an_answer_names_entities_and_repairs_their_beginning(task):
 
 def test_a_text_is_split_into_words_and_entities_keep_its_spelling(task):
     model = Reader(task, {"Bob": "B-PER", "Bobson": "I-PER"})
-    [answer] = task.answer(model, ["“Bob  Bobson” owes o'clock 12,000!"])
+    [answer] = task.predict(model, ["“Bob  Bobson” owes o'clock 12,000!"])
     assert answer["words"] == ["“", "Bob", "Bobson", "”", "owes", "o'clock", "12,000", "!"]
     assert answer["entities"] == [{"type": "PER", "text": "Bob  Bobson", "start": 1, "end": 3}]
 
 
 def test_odd_inputs(task):
     model = untrained(task)
-    empty, dropped = task.answer(model, ["", ["Ada", "\u200b", ""]])
+    empty, dropped = task.predict(model, ["", ["Ada", "\u200b", ""]])
     assert empty == {"words": [], "tags": [], "entities": []}
     assert len(dropped["tags"]) == 3 and "unread" not in dropped
     for wrong in (7, ["a", 1], None):
         with pytest.raises(InputError, match="input 1: expected a text or a list of words"):
-            task.answer(model, [wrong])
+            task.predict(model, [wrong])
     with pytest.raises(InputError, match="no option 'top'"):
-        task.answer(model, ["Ada"], top=1)
+        task.predict(model, ["Ada"], top=1)
 
 
 def test_a_long_sentence_is_read_in_windows_and_every_word_is_learned_once():
@@ -141,15 +141,15 @@ def test_a_long_sentence_is_read_in_windows_and_every_word_is_learned_once():
     assert len(examples) > 2 and max(len(example["ids"]) for example in examples) <= 8
     assert sum(int((example["tags"] != IGNORE).sum()) for example in examples) == 21
     model = Reader(task, {"Ada": "B-PER", "Bob": "B-PER"})
-    [answer] = task.answer(model, [LONG.fields["words"]])
+    [answer] = task.predict(model, [LONG.fields["words"]])
     assert answer["tags"] == LONG.fields["tags"] and "unread" not in answer
     assert max(model.lengths) <= 8
-    assert not task.ledger.cut and task.limits() == {} and task.measure(LONG) == {"words": 23}
+    assert not task.ledger.cut and task.length_limits() == {} and task.token_lengths(LONG) == {"words": 23}
 
 
 def test_a_word_longer_than_a_window_is_cut_on_the_ledger():
     task = begun(limit=8)
-    [answer] = task.answer(Reader(task, {"Ada": "B-PER"}), [["Ada", "in" * 20, "Ada"]])
+    [answer] = task.predict(Reader(task, {"Ada": "B-PER"}), [["Ada", "in" * 20, "Ada"]])
     assert answer["tags"][0] == answer["tags"][2] == "B-PER"
     assert task.ledger.to_dict()["one word"]["limit"] == 6
 
@@ -157,10 +157,10 @@ def test_a_word_longer_than_a_window_is_cut_on_the_ledger():
 def test_what_truncation_leaves_out_is_counted():
     task = begun(limit=8, overflow="truncate")
     model = Reader(task, {"Ada": "B-PER", "Bob": "B-PER"})
-    [answer] = task.answer(model, [LONG.fields["words"]])
+    [answer] = task.predict(model, [LONG.fields["words"]])
     assert answer["unread"] == 15 and answer["tags"] == [*LONG.fields["tags"][:6], *["O"] * 15]
     assert task.ledger.to_dict()["words"] == {"cut": 1, "of": 1, "limit": 8, "longest": 23, "where": "input 1"}
-    assert task.limits() == {"words": 8}
+    assert task.length_limits() == {"words": 8}
     scores = task.evaluate(model, [LONG])
     assert scores["unread"] == 15
     assert scores["accuracy"] == pytest.approx((6 + 5) / 21)  # of the words left out, five are O
@@ -194,7 +194,7 @@ def test_faults_of_the_data_are_named(task):
     with pytest.raises(DataError, match=r"test.conll:5: tags: 1 tags for 2 words"):
         task.examples(Row({"words": ["Ada", "met"], "tags": ["O"]}, "test.conll:5"))
     with pytest.raises(DataError, match="at least two"):
-        Tag.begin(lambda: iter([Row({"words": ["a"], "tags": ["O"]}, "")]), tokenizer=None, options={})
+        Tag.from_data(lambda: iter([Row({"words": ["a"], "tags": ["O"]}, "")]), tokenizer=None, options={})
     assert task.examples(Row({"words": [], "tags": []}, "")) == []
 
 

@@ -17,7 +17,9 @@ ROWS = [Row({"source": source, "target": target}, f"dates.tsv:{i}") for i, (sour
 
 
 def make(**options: Any) -> Translate:
-    return Translate.begin(lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 20, **options})
+    return Translate.from_data(
+        lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 20, **options}
+    )
 
 
 def test_the_decoder_sees_the_target_shifted_right() -> None:
@@ -48,9 +50,9 @@ def test_answers_come_in_order_and_alone_or_together(recipe: Any) -> None:
     task = make()
     model = build(task.config(Size(width=32, layers=1, heads=2), recipe)).eval()
     texts = [row.fields["source"] for row in ROWS]
-    together = task.answer(model, texts, beams=2)
-    assert together == [task.answer(model, [text], beams=2)[0] for text in texts]
-    best = task.answer(model, texts[:1], beams=3, n=3)[0]
+    together = task.predict(model, texts, beams=2)
+    assert together == [task.predict(model, [text], beams=2)[0] for text in texts]
+    best = task.predict(model, texts[:1], beams=3, n=3)[0]
     assert len(best) == 3
 
 
@@ -69,10 +71,10 @@ def test_scores_against_perfect_and_wrong_answers(monkeypatch: pytest.MonkeyPatc
     task = make()
     model = build(task.config(Size(width=32, layers=1, heads=2), "modern")).eval()
     right = [row.fields["target"] for row in ROWS]
-    monkeypatch.setattr(task, "answer", lambda *_a, **_k: right)
+    monkeypatch.setattr(task, "predict", lambda *_a, **_k: right)
     scores = task.evaluate(model, ROWS)
     assert scores["exact"] == 1.0 and scores["chrf"] == pytest.approx(100.0)
-    monkeypatch.setattr(task, "answer", lambda *_a, **_k: ["nothing"] * 3)
+    monkeypatch.setattr(task, "predict", lambda *_a, **_k: ["nothing"] * 3)
     assert task.evaluate(model, ROWS)["exact"] == 0.0
     assert "BLEU" in task.signature() or "nrefs" in task.signature()
 

@@ -45,7 +45,7 @@ print(json.dumps([said, peak() - before]))
 
 def probe(files: dict[str, Path]) -> tuple[dict[str, str], int]:
     """What each file was answered with, and how many megabytes that took at most."""
-    asked = [(task, tasks.find(task).fields, tasks.find(task).running, str(path)) for task, path in files.items()]
+    asked = [(task, tasks.find(task).fields, tasks.find(task).running_text, str(path)) for task, path in files.items()]
     done = subprocess.run([sys.executable, "-c", PROBE, json.dumps(asked)], capture_output=True, text=True, check=True)
     said, megabytes = json.loads(done.stdout)
     return said, megabytes

@@ -120,13 +120,13 @@ def answer_all(
         note_unfinished(model)
     texts = world.share(world.first(lambda: inputs_of(inputs, file)))
     bundle = load(model, weights=weights)
-    speaks = jobs.speaks(bundle)
+    generates = jobs.generates(bundle)
     told_how = [name.replace("_", "-") for name in options if name != "n"]
-    if told_how and not speaks:
+    if told_how and not generates:
         raise InputError(f"{model} answers without writing, so --{told_how[0]} means nothing to it; leave it out")
-    if speaks:
+    if generates:
         options["details"] = True
-    aloud = speaks and len(texts) == 1 and not as_json and "n" not in options
+    aloud = generates and len(texts) == 1 and not as_json and "n" not in options
     if aloud:
         options["on_text"] = lambda text: print(text, end="", flush=True)
     misfits = 0

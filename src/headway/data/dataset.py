@@ -21,7 +21,7 @@ from headway.data.store import fingerprint
 from headway.data.text_reader import text as text_of
 from headway.errors import DataError
 
-Walk = Callable[[], Iterator[Row]]
+RowReader = Callable[[], Iterator[Row]]
 HELD_OUT = 0.1
 PIECE = 1 << 14  # characters; a piece of running text is a little longer, up to a line end …
 LONGEST = 1 << 16  # … or a space, if no line ends before this
@@ -32,9 +32,9 @@ class DataSet:
     name: str
     layout: str  # how the files are read, in a line
     fingerprint: str
-    train: Walk
-    valid: Walk
-    test: Walk  # what an evaluation asks for: the test part if there is one, else everything in the files
+    train: RowReader
+    valid: RowReader
+    test: RowReader  # what an evaluation asks for: the test part if there is one, else everything in the files
 
 
 def open_builtin(task: str, *, size: int | None = None, seed: int = 0) -> DataSet:
@@ -84,8 +84,8 @@ def open_files(
         return read(list(files), fields=fields, columns=columns, encoding=encoding)
 
     if valid_files:
-        train: Walk = lambda: rows(train_files)  # noqa: E731
-        held: Walk = lambda: rows(valid_files)  # noqa: E731
+        train: RowReader = lambda: rows(train_files)  # noqa: E731
+        held: RowReader = lambda: rows(valid_files)  # noqa: E731
     else:
         train = lambda: _Side(rows(train_files), out=False)  # noqa: E731
         held = lambda: _Side(rows(train_files), out=True)  # noqa: E731
@@ -132,7 +132,7 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> DataSet:
 def _running(
     train: Sequence[Path], *, valid: Sequence[Path], test: Sequence[Path], mark: str, encoding: str | None
 ) -> DataSet:
-    def pieces(files: Sequence[Path]) -> Walk:
+    def pieces(files: Sequence[Path]) -> RowReader:
         return lambda: _pieces(files, encoding=encoding)
 
     whole, name, asked = pieces(train), ", ".join(path.name for path in train), pieces(test or train)
@@ -199,5 +199,5 @@ def _as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
 
 
-def first(walk: Walk, count: int) -> list[Row]:
-    return list(islice(walk(), count))
+def first(rows: RowReader, count: int) -> list[Row]:
+    return list(islice(rows(), count))

@@ -43,7 +43,7 @@ def collect(
     steps: int = STEPS,
 ) -> story.Story:
     task = bundle.task or default_task(bundle.config, bundle.tokenizer, labels=bundle.labels)
-    value = task.parse(given) if task is not None and isinstance(given, str) else given
+    value = task.parse_input(given) if task is not None and isinstance(given, str) else given
     shown = shorten(task, value, first=first, last=last)
     with evaluating(bundle.model):
         asked = _ask(bundle, task, shown, against=against)

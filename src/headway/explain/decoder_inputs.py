@@ -60,7 +60,7 @@ def ask_translator(bundle: Bundle, task: Translate, value: str, *, against: str 
     if against is not None:
         answer, target = against, whole.target_ids(against, where="the answer")
     else:
-        (own,) = task.answer(bundle.model, [value], max_new_tokens=room, logprobs=True, details=True)
+        (own,) = task.predict(bundle.model, [value], max_new_tokens=room, logprobs=True, details=True)
         answer, target = own["text"], [token["id"] for token in own["tokens"]]
         if own["finished_by"] == "length":
             note.append(f"The answer is shown up to {room} tokens.")

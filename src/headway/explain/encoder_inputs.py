@@ -23,7 +23,7 @@ from headway.models.decoder import Decoder
 from headway.models.heads import pool
 from headway.models.outputs import Output
 from headway.tasks.answer import Answer
-from headway.tasks.classification import Labelled
+from headway.tasks.classification import Classification
 from headway.tasks.classify import Classify
 from headway.tasks.classify_image import ClassifyImage
 from headway.tasks.embed import Embed
@@ -71,7 +71,7 @@ def shorten(task: Task | None, value: Any, *, first: int | None, last: int | Non
 def ask_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> Asked:
     """An encoder, or a decoder with a head for labels."""
     match task:
-        case Labelled():
+        case Classification():
             return _classified(bundle, task, value, against=against)
         case _ if against is not None:
             raise InputError(f"--against: {task.name} has no other answer to be held against")
@@ -92,7 +92,7 @@ def rows(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
     return {"ids" if isinstance(bundle.model, Decoder) else "inputs": row}
 
 
-def _classified(bundle: Bundle, task: Labelled, value: Any, *, against: str | None) -> Asked:
+def _classified(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> Asked:
     if against is not None and against not in task.labels:
         raise InputError(f"--against {against!r}: not one of the labels {', '.join(task.labels)}")
     example = strict(task).read(value, where="the input")
@@ -129,7 +129,7 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
 
 
 def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
-    (found,) = task.answer(bundle.model, [value])
+    (found,) = task.predict(bundle.model, [value])
     (reading,) = strict(task).read(found["words"], where="the input")
     text = value if isinstance(value, str) else " ".join(found["words"])
     read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]), text=text)
@@ -163,7 +163,7 @@ def _gaps(value: Any, words: Sequence[str]) -> list[str]:
 
 
 def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
-    (found,) = task.answer(bundle.model, [value])
+    (found,) = task.predict(bundle.model, [value])
     (window,) = strict(task).windows(value["question"], value["context"], where="the input")
     texts = [value["question"], value["context"]]
     read = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))

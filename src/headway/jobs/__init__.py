@@ -1,6 +1,6 @@
 """What a person asks for, joined from the rooms; the command line and Python call the same functions."""
 
-from headway.jobs.inference import evaluate, input_lines, misfits, run, score_lines, shown, speaks
+from headway.jobs.inference import evaluate, generates, input_lines, misfits, run, score_lines, shown
 from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
 from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
 
@@ -22,7 +22,7 @@ __all__ = [
     "score_lines",
     "show_plan",
     "shown",
-    "speaks",
+    "generates",
     "train",
     "unfinished",
 ]

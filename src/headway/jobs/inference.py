@@ -16,7 +16,7 @@ from headway.data.text_reader import lines
 from headway.errors import InputError
 from headway.jobs.run_config import Paths, listed
 from headway.jobs.training import task_of
-from headway.tasks.distributed import among, at_once, shared
+from headway.tasks.distributed import distributed_map, use_ranks, world_size
 from headway.tasks.task import Task, batches
 from headway.training.distributed import World, join
 
@@ -29,7 +29,7 @@ def together() -> Iterator[World]:
     """While inside, `evaluate` and `run` are spread over the processes that torchrun started, if it did: all of them
     must come here, and all get the same answers."""
     world = join(torch.device("cpu"))
-    with among(world):
+    with use_ranks(world):
         yield world
 
 
@@ -50,32 +50,34 @@ def evaluate(
 
 def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> DataSet:
     """A person's files, read as a trained model's task reads them."""
-    return open_files(listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running)
+    return open_files(
+        listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running_text
+    )
 
 
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
     """(input, answer) pairs, in order; inputs are answered in batches, each with its own seed."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
-    ready = [task.parse(given) if isinstance(given, str) else given for given in inputs]
+    ready = [task.parse_input(given) if isinstance(given, str) else given for given in inputs]
 
     def work(start: int) -> list[Any]:
         seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
         try:
-            return task.answer(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
+            return task.predict(bundle.model, ready[start : start + CHUNK], **{**options, **seed})
         except InputError as error:
             if start == 0:
                 raise
             raise InputError(f"after the first {start} inputs, counted from there: {error}") from error
 
-    for starts in batches(range(0, len(ready), CHUNK), at_once()):
-        for start, answers in shared(starts, work):
+    for starts in batches(range(0, len(ready), CHUNK), world_size()):
+        for start, answers in distributed_map(starts, work):
             yield from zip(ready[start : start + CHUNK], answers, strict=True)
 
 
-def speaks(bundle: Bundle) -> bool:
+def generates(bundle: Bundle) -> bool:
     """Whether it answers by writing, so that it can be told how, and heard while it does."""
-    return task_of(bundle).speaks
+    return task_of(bundle).generates
 
 
 def input_lines(path: Path) -> list[str]:

@@ -146,7 +146,7 @@ def open_data(plan: Plan) -> DataSet:
         columns=plan.columns,
         encoding=plan.encoding,
         valid=plan.valid,
-        running=kind.running,
+        running=kind.running_text,
     )
 
 

@@ -30,7 +30,7 @@ from headway.models.init import initialise
 from headway.models.recipes import Recipe
 from headway.tasks.batches import ExampleSource, StreamSource, prepare
 from headway.tasks.default import default_task
-from headway.tasks.distributed import among
+from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
 from headway.training.distributed import join, pick_device
 from headway.training.loop import FitResult, fit
@@ -59,7 +59,7 @@ def begin(plan: Plan, data: DataSet) -> Bundle:
     """The model before its first step, with its task: from scratch, or made ready from the one it starts from."""
     kind = tasks.find(plan.task)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
-    task = kind.begin(data.train, tokenizer=start.tokenizer if start else None, options=plan.options)
+    task = kind.from_data(data.train, tokenizer=start.tokenizer if start else None, options=plan.options)
     if start is not None:
         model = task.adapt(start.model)
         foreign = {
@@ -78,7 +78,7 @@ def check(plan: Plan, *, data: DataSet | None = None, bundle: Bundle | None = No
     data = data or open_data(plan)
     bundle = bundle or begin(plan, data)
     task = task_of(bundle)
-    report = check_rows(data.train(), held_out=data.valid(), measure=task.measure, limits=task.limits())
+    report = check_rows(data.train(), held_out=data.valid(), measure=task.token_lengths, limits=task.length_limits())
     report.extra["data"] = f"{data.name} ({data.layout})"
     report.extra |= estimate(plan, data, bundle, found=report)
     return report
@@ -98,7 +98,7 @@ def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, found: Report) -> dic
             break
     if not sample:
         return out
-    examples = (found.characters[0] or found.examples) * task.amount(sample) / sampled
+    examples = (found.characters[0] or found.examples) * task.example_count(sample) / sampled
     sample = task.sample(sample, min(TIMED, settings.batch))  # a larger batch may be more than there is room for
     batch = task.collate(sample, seeds=[(0, 0, i) for i in range(len(sample))], where=[""] * len(sample))
     seconds = []
@@ -172,7 +172,7 @@ def run_plan(
         settings=settings,
         folder=folder,
         evaluate=lambda model: task.evaluate(model, held),
-        score=task.score,
+        score=task.metric,
         higher_is_better=task.higher_is_better,
         callbacks=callbacks,
         resume=begun,
@@ -181,7 +181,7 @@ def run_plan(
         merge_lora(bundle.model)
     scores: dict[str, float] = {}
     if result.exit_code == 0:
-        with among(world):
+        with use_ranks(world):
             found = task.evaluate(bundle.model, data.valid())
     if result.exit_code == 0 and report is not None:
         scores = found
@@ -274,7 +274,7 @@ def show_plan(plan: Plan, *, say: Say) -> None:
 
 
 def progress(plan: Plan) -> ProgressLine:
-    return ProgressLine(unit=plan.train["batch_unit"], score=tasks.find(plan.task).score)
+    return ProgressLine(unit=plan.train["batch_unit"], score=tasks.find(plan.task).metric)
 
 
 def training_bytes(model: torch.nn.Module, settings: Settings) -> int:

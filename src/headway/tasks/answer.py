@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
@@ -24,9 +25,9 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
-from headway.tasks.task import Example, Task, Walk, batches, device_of, mask_of, only, pad
+from headway.tasks.task import Example, Task, batches, device_of, pad, padding_mask, without_none
 from headway.tasks.text_pairs import text_encoder
 
 MARKS = ("context", "span")  # of a window: its context's tokens, from … to before; the answer's first and last
@@ -36,9 +37,9 @@ MARKS = ("context", "span")  # of a window: its context's tokens, from … to be
 class Answer(Task):
     name: ClassVar[str] = "answer"
     fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
-    score: ClassVar[str] = "f1"
+    metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("question", "context")
-    overflows: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
+    overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" cuts too long a question
     vocab: int = 8000
@@ -56,7 +57,7 @@ class Answer(Task):
                 raise ConfigError(f"answer: {option} is {getattr(self, option)}: it must be positive")
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields[part] for row in rows() for part in cls.input_fields)
@@ -115,9 +116,9 @@ class Answer(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         ids = [example["ids"] for example in examples]
-        inputs = only(
+        inputs = without_none(
             inputs=pad(ids, self.tokenizer.pad_id or 0),
-            mask=mask_of(ids),
+            mask=padding_mask(ids),
             segments=pad([example["segments"] for example in examples], 0),
         )
         targets = {name: torch.from_numpy(np.stack([e[name] for e in examples]).astype(np.int64)) for name in MARKS}
@@ -131,7 +132,7 @@ class Answer(Task):
     # --- using
 
     @torch.no_grad()
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The best span over all windows, with its probability in the window where it is best; `n` above 1 gives a list
         of that many, best first. No answer is "" from 0 to 0."""
         n, threshold = options.pop("n", 1), options.pop("null_threshold", self.null_threshold)
@@ -151,7 +152,7 @@ class Answer(Task):
             batch = self.collate(examples, seeds=[()] * len(chunk), where=[]).to(device_of(model))
             return best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n).cpu()
 
-        for chunk, spans in shared(batches(windows, 32), work):
+        for chunk, spans in distributed_map(batches(windows, 32), work):
             for row, (reading, window) in enumerate(chunk):
                 reading.add(window, spans.row(row))
         found = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
@@ -163,15 +164,15 @@ class Answer(Task):
         rows = list(rows)
         if not rows:
             raise DataError("answer: there are no questions to evaluate on")
-        found = [one["answer"] for one in self.answer(model, [self.input(row) for row in rows])]
+        found = [one["answer"] for one in self.predict(model, [self.model_input(row) for row in rows])]
         references = [[text for text, _ in row.fields["answers"]] for row in rows]
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
         return {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {part: len(self.tokenizer.encode(row.fields[part], special=False)) for part in self.input_fields}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         """A context that is read through windows has none."""
         context = {} if self.overflow == "window" else {"context": self.limit - self.question_limit}
         return {"question": self.question_limit, **context}

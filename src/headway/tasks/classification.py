@@ -17,17 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import DataError, InputError
-from headway.tasks.distributed import shared
-from headway.tasks.task import Example, Task, Walk, batches, device_of
+from headway.tasks.distributed import distributed_map
+from headway.tasks.task import Example, Task, batches, device_of
 
 ROWS = 64  # inputs answered at once
 
 
 @dataclass
-class Labelled(Task):
-    score: ClassVar[str] = "accuracy"
+class Classification(Task):
+    metric: ClassVar[str] = "accuracy"
 
     labels: list[str] = field(default_factory=list)  # in the order of the model's outputs
     counts: list[int] = field(default_factory=list)  # how often each label is in the training data
@@ -37,7 +38,7 @@ class Labelled(Task):
     def read(self, value: Any, *, where: str) -> Example:
         """An input as arrays, without its label."""
 
-    def count_labels(self, rows: Walk) -> None:
+    def count_labels(self, rows: RowReader) -> None:
         """The labels there are, by name, so that the order of the data does not matter."""
         found = Counter(row.fields["label"] for row in rows())
         if len(found) < 2:
@@ -50,7 +51,7 @@ class Labelled(Task):
 
     def examples(self, row: Row) -> list[Example]:
         label = label_index(self.labels, row.fields["label"], where=row.where)
-        return [{**self.read(self.input(row), where=row.where), "label": np.array([label], dtype=np.int32)}]
+        return [{**self.read(self.model_input(row), where=row.where), "label": np.array([label], dtype=np.int32)}]
 
     def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """(batch,) label numbers, or nothing when the examples have none."""
@@ -74,11 +75,11 @@ class Labelled(Task):
             return logits_of(model, batch.to(device_of(model))).float().cpu()
 
         out = torch.zeros(len(examples), len(self.labels))
-        for chunk, found in shared(batches(order, ROWS), work):
+        for chunk, found in distributed_map(batches(order, ROWS), work):
             out[chunk] = found
         return out
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The likeliest label and the probability of each, likeliest first; `top` keeps that many of them."""
         top = options.pop("top", None)
         if options:

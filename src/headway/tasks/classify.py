@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from torch import nn
 
 from headway.data.batch import Batch
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.layers.embeddings import EmbeddingConfig
@@ -19,12 +20,12 @@ from headway.models.encoder import Encoder
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, pooler_of, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classification import Labelled
-from headway.tasks.task import Example, Walk, ids_array, mask_of, only, pad
+from headway.tasks.classification import Classification
+from headway.tasks.task import Example, ids_array, pad, padding_mask, without_none
 
 
 @dataclass
-class Classify(Labelled):
+class Classify(Classification):
     name: ClassVar[str] = "classify"
     fields: ClassVar[tuple[str, ...]] = ("text", "label")
 
@@ -33,7 +34,7 @@ class Classify(Labelled):
     limit: int = 256  # tokens
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         task.count_labels(rows)
         if tokenizer is None:
@@ -77,11 +78,11 @@ class Classify(Labelled):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         texts = [example["ids"] for example in examples]
-        inputs = only(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=mask_of(texts))
+        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=padding_mask(texts))
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(self.tokenizer.encode(row.fields["text"]))}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         return {"text": self.limit}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch
+from headway.data.dataset import RowReader
 from headway.errors import ConfigError
 from headway.layers.embeddings import PatchConfig
 from headway.models import recipes
@@ -22,14 +23,14 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.image import read_image
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classification import Labelled
-from headway.tasks.task import Example, Walk
+from headway.tasks.classification import Classification
+from headway.tasks.task import Example
 
 MEASURED = 1000  # pictures that mean and deviation are taken from
 
 
 @dataclass
-class ClassifyImage(Labelled):
+class ClassifyImage(Classification):
     name: ClassVar[str] = "classify-image"
     fields: ClassVar[tuple[str, ...]] = ("image", "label")
     input_fields: ClassVar[tuple[str, ...]] = ("image",)
@@ -42,7 +43,7 @@ class ClassifyImage(Labelled):
     std: list[float] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=None, **options)  # type: ignore[arg-type]
         task.count_labels(rows)
         if not task.mean or not task.std:
@@ -50,7 +51,7 @@ class ClassifyImage(Labelled):
         task.mean, task.std = list(task.mean), list(task.std)
         return task
 
-    def _measured(self, rows: Walk) -> tuple[list[float], list[float]]:
+    def _measured(self, rows: RowReader) -> tuple[list[float], list[float]]:
         """Mean and deviation of each channel, over pictures spread evenly through the data."""
         step = max(1, sum(self.counts) // MEASURED)
         pictures = [self._pixels(row.fields["image"], where=row.where) for row in islice(rows(), 0, None, step)]
@@ -76,7 +77,7 @@ class ClassifyImage(Labelled):
 
     # --- learning
 
-    def parse(self, text: str) -> Any:
+    def parse_input(self, text: str) -> Any:
         return Path(text)
 
     def read(self, value: Any, *, where: str) -> Example:

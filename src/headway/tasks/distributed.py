@@ -32,7 +32,7 @@ _ranks: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 
 @contextmanager
-def among(ranks: Ranks) -> Iterator[None]:
+def use_ranks(ranks: Ranks) -> Iterator[None]:
     """While inside, `shared` work is spread over `ranks`, all of which must come here with the same parts."""
     token = _ranks.set(ranks)
     try:
@@ -41,13 +41,13 @@ def among(ranks: Ranks) -> Iterator[None]:
         _ranks.reset(token)
 
 
-def at_once() -> int:
+def world_size() -> int:
     """How many parts are worked out side by side."""
     ranks = _ranks.get()
     return 1 if ranks is None else ranks.size
 
 
-def shared(parts: Sequence[Part], work: Callable[[Part], Found]) -> Iterator[tuple[Part, Found]]:
+def distributed_map(parts: Sequence[Part], work: Callable[[Part], Found]) -> Iterator[tuple[Part, Found]]:
     """Each part with what `work` makes of it, in order. What it makes is not on a device, so that it can be sent.
 
     A part is one rank's alone: what `work` itself shares is not spread.

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import DataError, InputError
 from headway.models import recipes
@@ -21,8 +22,8 @@ from headway.models.heads import pool
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import shared
-from headway.tasks.task import Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.distributed import distributed_map
+from headway.tasks.task import Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
 from headway.tasks.text_pairs import text_encoder, without_head
 
 
@@ -30,7 +31,7 @@ from headway.tasks.text_pairs import text_encoder, without_head
 class Embed(Task):
     name: ClassVar[str] = "embed"
     fields: ClassVar[tuple[str, ...]] = ("a", "b")
-    score: ClassVar[str] = "accuracy"
+    metric: ClassVar[str] = "accuracy"
     input_fields: ClassVar[tuple[str, ...]] = ("a", "b")
 
     vocab: int = 8000
@@ -42,7 +43,7 @@ class Embed(Task):
         return {**super().train_defaults(recipe), "batch": 64}  # the more to be told apart from, the better
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields[side] for row in rows() for side in ("a", "b"))
@@ -71,7 +72,7 @@ class Embed(Task):
         """The first halves, then the second halves. Pairs that share a text are not each other's negatives."""
         firsts, seconds = [e["a"] for e in examples], [e["b"] for e in examples]
         texts = [*firsts, *seconds]
-        inputs = only(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=mask_of(texts))
+        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=padding_mask(texts))
         return Batch(inputs, {"same": _shared(firsts) | _shared(seconds)}, count=len(examples), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -95,17 +96,17 @@ class Embed(Task):
 
         def work(chunk: Sequence[int]) -> Tensor:
             rows = [ids[i] for i in chunk]
-            inputs = only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows))
+            inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows))
             return vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}).cpu()
 
-        found = torch.cat([vectors for _, vectors in shared(batches(order, size), work)])
+        found = torch.cat([vectors for _, vectors in distributed_map(batches(order, size), work)])
         return found[torch.as_tensor(np.argsort(order))].to(device)
 
-    def parse(self, text: str) -> Any:
+    def parse_input(self, text: str) -> Any:
         """A text, or {"a": …, "b": …} for the likeness of two."""
-        return super().parse(text) if text.lstrip().startswith("{") else text
+        return super().parse_input(text) if text.lstrip().startswith("{") else text
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """A text gives its vector, a pair of texts its cosine."""
         given = [_texts(value, number) for number, value in enumerate(inputs, 1)]
         if not given:
@@ -136,10 +137,10 @@ class Embed(Task):
             "chance": 1 / len(rows),
         }
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {side: len(self.tokenizer.encode(row.fields[side])) for side in ("a", "b")}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         return {"a": self.limit, "b": self.limit}
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.split import digest
 from headway.errors import ConfigError, DataError, InputError
@@ -28,9 +29,9 @@ from headway.models.config import (
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 from headway.tasks.masking import Masking
-from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.task import IGNORE, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
 from headway.tasks.text_pairs import Frame, text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
@@ -41,9 +42,9 @@ SENTENCE_END = re.compile(r"\n+|(?<=[.?!…])\s+|(?<=[。？！])")
 class Fill(Task):
     name: ClassVar[str] = "fill"
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    score: ClassVar[str] = "loss"
+    metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    running: ClassVar[bool] = True
+    running_text: ClassVar[bool] = True
 
     vocab: int = 8000
     lowercase: bool = False
@@ -66,7 +67,7 @@ class Fill(Task):
         self.masking = Masking.of(tokenizer, whole_words=self.whole_words)
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields["text"] for row in rows())
@@ -147,7 +148,7 @@ class Fill(Task):
             segments.append(kinds)
             follows.append(label if len(second) else IGNORE)
         targets = {"ids": pad(wanted, IGNORE)}  # (batch, length)
-        inputs = only(inputs=pad(shown, self.tokenizer.pad_id or 0), mask=mask_of(shown))
+        inputs = without_none(inputs=pad(shown, self.tokenizer.pad_id or 0), mask=padding_mask(shown))
         if self.next_sentence:
             inputs["segments"] = pad(segments, 0)
             targets["next_sentence"] = torch.tensor(follows)
@@ -169,7 +170,7 @@ class Fill(Task):
     # --- using
 
     @torch.no_grad()
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The likeliest tokens behind the text's mask, `top` of them; a list for each mask where there are several."""
         top = options.pop("top", 5)
         if options:
@@ -180,7 +181,12 @@ class Fill(Task):
         out: list[Any] = [None] * len(asked)
         for chunk in batches(order, 32):
             rows = [asked[i] for i in chunk]
-            batch = Batch(only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows)), {}, count=0, where=[])
+            batch = Batch(
+                without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows)),
+                {},
+                count=0,
+                where=[],
+            )
             logits = model(**batch.to(special.device).inputs).logits
             for row, index in enumerate(chunk):
                 at = np.flatnonzero(np.asarray(asked[index]) == self.tokenizer.mask_id)
@@ -244,7 +250,7 @@ class Fill(Task):
             return numbers, np.bincount(wanted.cpu().numpy(), minlength=len(self.tokenizer))
 
         sums, counts = np.zeros(4), np.zeros(len(self.tokenizer), dtype=np.int64)
-        for _, (numbers, seen) in shared(batches(order, 32), work):
+        for _, (numbers, seen) in distributed_map(batches(order, 32), work):
             sums += numbers
             counts += seen
         lost, right, pairs, followed = sums.tolist()
@@ -253,7 +259,7 @@ class Fill(Task):
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}
         return found | ({"next_sentence": followed / pairs} if pairs else {})
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(self.tokenizer.encode(row.fields["text"], special=False))}
 
 

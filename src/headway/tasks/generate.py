@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.models import recipes
@@ -20,20 +21,20 @@ from headway.models.config import LanguageHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 from headway.tasks.generation import APART, settings_of, write
-from headway.tasks.task import Example, Task, Walk, device_of, ids_array
+from headway.tasks.task import Example, Task, device_of, ids_array
 
 
 @dataclass
 class Generate(Task):
     name: ClassVar[str] = "generate"
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    score: ClassVar[str] = "loss"
+    metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    running: ClassVar[bool] = True
+    running_text: ClassVar[bool] = True
     stream: ClassVar[bool] = True
-    speaks: ClassVar[bool] = True
+    generates: ClassVar[bool] = True
 
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096
@@ -45,7 +46,7 @@ class Generate(Task):
         return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": 1.0 if recipe == "modern" else 0.2}
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         settings = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields["text"] for row in rows())
@@ -71,7 +72,7 @@ class Generate(Task):
         ids, eos = self.tokenizer.encode(row.fields["text"], special=False), self.tokenizer.eos_id
         return ids if row.fields.get("running") or eos is None or not ids else [*ids, eos]
 
-    def amount(self, examples: list[Example]) -> float:
+    def example_count(self, examples: list[Example]) -> float:
         return sum(len(example["ids"]) for example in examples) / self.context
 
     def sample(self, examples: list[Example], most: int) -> list[Example]:
@@ -87,7 +88,7 @@ class Generate(Task):
         logits = model(**batch.inputs).logits
         return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The continuation of each text, sampled unless beams are asked for. Unless told how much to write, as much as
         still fits, up to 100 tokens (500 where a constraint says when it is enough)."""
         assert isinstance(model, Decoder)
@@ -141,4 +142,4 @@ class Generate(Task):
         rest = stream[full * self.context :]
         if len(rest) > 1:
             blocks.append(rest[None])
-        return sum(total for _, total in shared(blocks, work)), max(len(ids) - 1, 0)
+        return sum(total for _, total in distributed_map(blocks, work)), max(len(ids) - 1, 0)

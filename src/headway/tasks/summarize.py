@@ -18,15 +18,15 @@ from headway.tasks.translate import Translate
 @dataclass
 class Summarize(Translate):
     name: ClassVar[str] = "summarize"
-    score: ClassVar[str] = "rouge1"
+    metric: ClassVar[str] = "rouge1"
 
     source_limit: int = 512
     target_limit: int = 128
     beams: int = 4
     no_repeat_ngram: int = 3  # no three tokens twice in a summary
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        return super().answer(model, inputs, **{"no_repeat_ngram": self.no_repeat_ngram, **options})
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        return super().predict(model, inputs, **{"no_repeat_ngram": self.no_repeat_ngram, **options})
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
@@ -24,9 +25,9 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import most_tokens, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import label_index, logits_of
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
-from headway.tasks.task import IGNORE, Example, Task, Walk, batches, device_of, ids_array, mask_of, only, pad
+from headway.tasks.task import IGNORE, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
 from headway.tasks.text_pairs import Frame, text_encoder
 from headway.tasks.windows import Window, windows
 
@@ -45,9 +46,9 @@ class Reading(NamedTuple):
 class Tag(Task):
     name: ClassVar[str] = "tag"
     fields: ClassVar[tuple[str, ...]] = ("words", "tags")
-    score: ClassVar[str] = "f1"
+    metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("words",)
-    overflows: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
+    overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"
     labels: list[str] = field(default_factory=list)  # in the order of the model's outputs
@@ -56,7 +57,7 @@ class Tag(Task):
     limit: int = 256  # tokens of a sentence, or of a window of it
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         task.labels = all_tags(tag for row in rows() for tag in row.fields["tags"])
         if len(task.labels) < 2:
@@ -134,7 +135,7 @@ class Tag(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         rows, tags = [example["ids"] for example in examples], [example["tags"] for example in examples]
-        inputs = only(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=mask_of(rows))
+        inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows))
         count = sum(int((tag != IGNORE).sum()) for tag in tags)
         return Batch(inputs, {"tags": pad(tags, IGNORE)}, count=count, where=where)
 
@@ -145,24 +146,24 @@ class Tag(Task):
     # --- using
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, sentences: Sequence[Sequence[Reading]]) -> list[dict[int, torch.Tensor]]:
+    def word_log_probs(self, model: nn.Module, sentences: Sequence[Sequence[Reading]]) -> list[dict[int, torch.Tensor]]:
         """For each sentence, word → log-probabilities (label,). A word that was cut is not among them."""
         readings = [(index, reading) for index, parts in enumerate(sentences) for reading in parts]
         readings.sort(key=lambda item: len(item[1].ids))
 
         def work(chunk: Sequence[tuple[int, Reading]]) -> torch.Tensor:
             ids = [reading.ids for _, reading in chunk]
-            inputs = only(inputs=pad(ids, self.tokenizer.pad_id or 0), mask=mask_of(ids))
+            inputs = without_none(inputs=pad(ids, self.tokenizer.pad_id or 0), mask=padding_mask(ids))
             logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
             return logits.float().log_softmax(-1).cpu()  # (reading, token, label)
 
         out: list[dict[int, torch.Tensor]] = [{} for _ in sentences]
-        for chunk, scores in shared(batches(readings, ROWS), work):
+        for chunk, scores in distributed_map(batches(readings, ROWS), work):
             for (index, reading), row in zip(chunk, scores, strict=True):
                 out[index] |= {word: row[at] for at, word in reading.places}
         return out
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """Words, tags and entities of each sentence, which is a list of words or a text; `start` and `end` count words.
         Under overflow=truncate, `unread` says how many words at the end were not read and so have the tag O."""
         if options:
@@ -170,7 +171,7 @@ class Tag(Task):
         sentences = [_words(value, number) for number, value in enumerate(inputs, 1)]
         readings = [self.read(words, where=f"input {number}") for number, (words, _) in enumerate(sentences, 1)]
         out = []
-        for (words, spell), found in zip(sentences, self.predict(model, readings), strict=True):
+        for (words, spell), found in zip(sentences, self.word_log_probs(model, readings), strict=True):
             tags = repaired(self._tags(found, len(words)))
             named = [
                 {"type": e.type, "text": spell(e.start, e.end), "start": e.start, "end": e.end} for e in entities(tags)
@@ -189,7 +190,7 @@ class Tag(Task):
         if not rows:
             raise DataError("tag: there are no examples to evaluate on")
         wanted = [self.tag_ids(row) for row in rows]
-        found = self.predict(model, [self.read(row.fields["words"], where=row.where) for row in rows])
+        found = self.word_log_probs(model, [self.read(row.fields["words"], where=row.where) for row in rows])
         guessed = [self._tags(one, len(tags)) for one, tags in zip(found, wanted, strict=True)]
         truth = [[self.labels[tag] for tag in tags] for tags in wanted]
         surprise = [-one[word][tags[word]] for one, tags in zip(found, wanted, strict=True) for word in one]
@@ -204,10 +205,10 @@ class Tag(Task):
             **({"unread": float(unread)} if unread else {}),
         }
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {"words": self.frame.cost[0] + sum(map(len, self.pieces(row.fields["words"])))}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         """Nothing is cut where long sentences are read in windows."""
         return {} if self.overflow == "window" else {"words": self.limit}
 

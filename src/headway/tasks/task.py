@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
@@ -18,41 +18,44 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.truncation import Ledger
 from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 
 Example = dict[str, np.ndarray]
-Walk = Callable[[], Iterator[Row]]
 IGNORE = -100  # a target that is not asked for
-MOST = 10**9  # an option's number is smaller
+MAX_OPTION = 10**9  # an option's number is smaller
 
 
 @dataclass
 class Task(ABC):
     name: ClassVar[str]
     fields: ClassVar[tuple[str, ...]]  # what a raw row must have
-    score: ClassVar[str]  # the figure that decides which weights are best
+    metric: ClassVar[str]  # the figure that decides which weights are best
     higher_is_better: ClassVar[bool] = True
     stacks: ClassVar[int] = 1  # 2: encoder and decoder
-    running: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
+    running_text: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
     stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
-    speaks: ClassVar[bool] = False  # `answer` writes: it takes what headway.tasks.generation does
+    generates: ClassVar[bool] = False  # `predict` writes text and takes generation options
     default_size: ClassVar[str] = "tiny"
-    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `answer` takes
+    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `predict` takes
     reads_text: ClassVar[bool] = True  # False: there is no tokenizer
-    overflows: ClassVar[tuple[str, ...]] = ("truncate", "error")  # what it can do with an example that is too long
+    overflow_choices: ClassVar[tuple[str, ...]] = (
+        "truncate",
+        "error",
+    )  # what it can do with an example that is too long
 
     tokenizer: Tokenizer = field(repr=False)
     overflow: Literal["truncate", "error", "window"] = "truncate"
 
     def __post_init__(self) -> None:
-        if self.overflow not in self.overflows:
-            raise ConfigError(f"overflow {self.overflow!r}: {self.name} knows {', '.join(self.overflows)}")
+        if self.overflow not in self.overflow_choices:
+            raise ConfigError(f"overflow {self.overflow!r}: {self.name} knows {', '.join(self.overflow_choices)}")
         self.ledger = Ledger(self.overflow)
 
     # --- before training
@@ -64,7 +67,7 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         """Decides everything that depends on the data: the tokenizer (unless one is given), the labels."""
 
     @abstractmethod
@@ -85,7 +88,7 @@ class Task(ABC):
         """What padding depends on."""
         return max(len(value) for value in example.values())
 
-    def amount(self, examples: list[Example]) -> float:
+    def example_count(self, examples: list[Example]) -> float:
         """As how many examples training sees these."""
         return len(examples)
 
@@ -103,16 +106,16 @@ class Task(ABC):
     # --- using
 
     @abstractmethod
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """What a person gets, one for each input."""
 
-    def input(self, row: Row) -> Any:
+    def model_input(self, row: Row) -> Any:
         """The part of a row that a model is shown."""
         if len(self.input_fields) == 1:
             return row.fields[self.input_fields[0]]
         return {name: row.fields[name] for name in self.input_fields}
 
-    def parse(self, text: str) -> Any:
+    def parse_input(self, text: str) -> Any:
         """An input as it is typed: a text, or a JSON object where a task takes several."""
         if len(self.input_fields) == 1:
             return text
@@ -136,18 +139,18 @@ class Task(ABC):
             batch = self.collate(chunk, seeds=[()] * len(chunk), where=[]).to(device_of(model))
             return float(self.loss(model, batch).total), batch.count
 
-        found = [both for _, both in shared(batches(examples, 32), work)]
+        found = [both for _, both in distributed_map(batches(examples, 32), work)]
         return sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
 
     def signature(self) -> str:
         """What makes the scores comparable: the library and its settings."""
         return ""
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         """Lengths in tokens, part by part, before anything is cut."""
         return {}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         return {}
 
     # --- keeping
@@ -170,8 +173,8 @@ class Task(ABC):
         hints = get_type_hints(cls)
         options = {name: from_dict(hints[name], value, path=f"headway.json: {name}") for name, value in data.items()}
         for name, value in options.items():
-            low = 0 if isinstance(value, int) else -MOST
-            if isinstance(value, int | float) and not low <= value <= MOST:
+            low = 0 if isinstance(value, int) else -MAX_OPTION
+            if isinstance(value, int | float) and not low <= value <= MAX_OPTION:
                 raise ConfigError(f"headway.json: {name} is {value}: not a number that the option can have")
         return cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
 
@@ -188,7 +191,7 @@ def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> Tensor:
     return out
 
 
-def mask_of(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
+def padding_mask(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
     """(row, longest), True = real; None when nothing is padded, which lets the fast kernel run without a mask."""
     lengths = [len(row) for row in rows]
     if min(lengths) == max(lengths):
@@ -196,7 +199,7 @@ def mask_of(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
     return torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
 
 
-def only(**tensors: Tensor | None) -> dict[str, Tensor]:
+def without_none(**tensors: Tensor | None) -> dict[str, Tensor]:
     """Those that are there."""
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.models import recipes
@@ -20,19 +21,19 @@ from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
-from headway.tasks.distributed import shared
+from headway.tasks.distributed import distributed_map
 from headway.tasks.generation import APART, settings_of, write
-from headway.tasks.task import IGNORE, Example, Task, Walk, batches, ids_array, mask_of, only, pad
+from headway.tasks.task import IGNORE, Example, Task, batches, ids_array, pad, padding_mask, without_none
 
 
 @dataclass
 class Translate(Task):
     name: ClassVar[str] = "translate"
     fields: ClassVar[tuple[str, ...]] = ("source", "target")
-    score: ClassVar[str] = "bleu"
+    metric: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
-    speaks: ClassVar[bool] = True
+    generates: ClassVar[bool] = True
 
     vocab: int = 0  # 0: a token for every 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
@@ -51,7 +52,7 @@ class Translate(Task):
         return {"epochs": 10, "batch": 64}
 
     @classmethod
-    def begin(cls, rows: Walk, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             size = task.vocab or max(300, min(8000, sum(map(len, _texts(rows))) // 600))
@@ -103,7 +104,7 @@ class Translate(Task):
         sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
-        inputs = only(ids=pad(sources, fill), mask=mask_of(sources), decoder_ids=shifted)
+        inputs = without_none(ids=pad(sources, fill), mask=padding_mask(sources), decoder_ids=shifted)
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -115,7 +116,7 @@ class Translate(Task):
 
     # --- using
 
-    def answer(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """Beam search, unless sampling is asked for; texts of similar length share a batch, and the answers come in the
         order of the texts."""
         apart = {name: options.pop(name) for name in APART if name in options}
@@ -141,7 +142,7 @@ class Translate(Task):
             )
 
         out: list[Any] = [None] * len(sources)
-        for chunk, found in shared(batches(order, max(1, 128 // settings.beams)), work):
+        for chunk, found in distributed_map(batches(order, max(1, 128 // settings.beams)), work):
             for index, answer in zip(chunk, found, strict=True):
                 out[index] = answer
         return out
@@ -150,7 +151,7 @@ class Translate(Task):
     def evaluate(self, model: nn.Module, rows: Iterable[Row], *, beams: int = 1) -> dict[str, float]:
         """Loss a token, exact matches, and the field's scores of the text, greedy unless told."""
         rows = list(rows)
-        found = self.answer(model, [self.input(row) for row in rows], beams=beams)
+        found = self.predict(model, [self.model_input(row) for row in rows], beams=beams)
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
         return {
@@ -165,10 +166,10 @@ class Translate(Task):
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])
 
-    def measure(self, row: Row) -> dict[str, int]:
+    def token_lengths(self, row: Row) -> dict[str, int]:
         return {part: len(self._ended(row.fields[part])) for part in ("source", "target")}
 
-    def limits(self) -> dict[str, int]:
+    def length_limits(self) -> dict[str, int]:
         return {"source": self.source_limit, "target": self.target_limit}
 
 
@@ -176,7 +177,7 @@ def _references(row: Row) -> list[str]:
     return row.fields.get("targets") or [row.fields["target"]]
 
 
-def _texts(rows: Walk) -> Iterator[str]:
+def _texts(rows: RowReader) -> Iterator[str]:
     for row in rows():
         yield row.fields["source"]
         yield row.fields["target"]

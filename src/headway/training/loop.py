@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from headway.errors import TrainingError
 from headway.memory import keep_freed_memory
-from headway.tasks.distributed import among
+from headway.tasks.distributed import use_ranks
 from headway.training import rng
 from headway.training.activation_checkpointing import recomputed
 from headway.training.best import Best
@@ -254,7 +254,7 @@ class Run:
             return
         streams = rng.capture()
         self.model.eval()
-        with self.replica.kept(self.average), torch.no_grad(), self.stepper.autocast(), among(self.world):
+        with self.replica.kept(self.average), torch.no_grad(), self.stepper.autocast(), use_ranks(self.world):
             scores: dict[str, float] = self.world.share(self.evaluate(self.model))
             if self.best is not None:
                 self.best.judge(scores, self.model, status=status, world=self.world)

@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.data.read import Row
 from headway.errors import DataError, HeadwayError
-from headway.tasks.distributed import among, shared
+from headway.tasks.distributed import distributed_map, use_ranks
 from headway.tasks.task import Task
 from headway.training.distributed import World, join
 
@@ -48,16 +48,16 @@ def rank(rank: int) -> None:
     plain = join(torch.device("cpu"))
     for name, (task, model, rows) in SUBJECTS.items():
         world = Counted(plain.rank, plain.size, plain.group)
-        with among(world):
+        with use_ranks(world):
             found = task.evaluate(model, rows)
         assert found == ALONE[name], (name, found, ALONE[name])
         shares = plain.gather(world.done)
         assert all(abs(one - other) <= 1 and one >= other > 0 for one, other in zip(*shares, strict=True)), shares
         assert task.evaluate(model, rows[rank::2]) != found, f"{name}: half of the rows have the scores of all"
-    with among(plain):
+    with use_ranks(plain):
         fails_alike(plain)
-        assert list(shared(["a", "b", "c"], str.upper)) == [("a", "A"), ("b", "B"), ("c", "C")]
-        assert list(shared(["a"], str.upper)) == [("a", "A")] and list(shared([], str.upper)) == []
+        assert list(distributed_map(["a", "b", "c"], str.upper)) == [("a", "A"), ("b", "B"), ("c", "C")]
+        assert list(distributed_map(["a"], str.upper)) == [("a", "A")] and list(distributed_map([], str.upper)) == []
 
 
 def fails_alike(world: World) -> None:
@@ -69,7 +69,7 @@ def fails_alike(world: World) -> None:
         return number
 
     try:
-        list(shared(range(5), work))
+        list(distributed_map(range(5), work))
         raise AssertionError("an error was lost")
     except HeadwayError as error:
         assert str(error) == "mine.tsv:4: is bad" and (type(error) is DataError) == (world.rank == 1)

@@ -11,9 +11,9 @@ HERE = Path(__file__).parent
 
 
 def test_scores_of_two_ranks_are_those_of_one():
-    """The work is done in ranks of `share_run.py`, which says the names of the tasks it went through."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
-    command = [sys.executable, HERE / "share_run.py"]
+    """The work is done in ranks of `task_distributed_run.py`, which says the names of the tasks it went through."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}
+    command = [sys.executable, HERE / "task_distributed_run.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, check=False)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) == set(TASKS) - {"summarize"}

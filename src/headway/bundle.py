@@ -80,13 +80,13 @@ class Bundle:
         inputs = pixel_values if pixel_values is not None else input_ids
         if inputs is None:
             raise InputError("logits: give input_ids (or pixel_values for an image model)")
-        args: dict[str, Any] = {"mask": attention_mask}
+        args: dict[str, Any] = {"padding_mask": attention_mask}
         if pixel_values is None:
             args["positions"] = self._positions(inputs, position_ids)
         if isinstance(self.model, EncoderDecoder):
             if decoder_input_ids is None:
                 raise InputError("logits: an encoder-decoder also needs decoder_input_ids")
-            args |= {"decoder_ids": decoder_input_ids, "decoder_mask": decoder_attention_mask}
+            args |= {"decoder_ids": decoder_input_ids, "decoder_padding_mask": decoder_attention_mask}
             args["decoder_positions"] = self._positions(decoder_input_ids, None)
         elif isinstance(self.model, Encoder) and pixel_values is None:
             args["segments"] = token_type_ids
@@ -177,7 +177,7 @@ class Bundle:
         try:
             names = [rule.theirs for rule in expand(rules_of(kind, self.config), state)]
             keys = Keys(json.loads(json.dumps(self.config_json(kind))))
-            return kind.fit(kind.read(keys, kind.architecture(self.config)), names) == self.config
+            return kind.infer_from_tensors(kind.read(keys, kind.architecture(self.config)), names) == self.config
         except (ConfigError, CheckpointError, KeyError):
             return False
 
@@ -203,7 +203,7 @@ def load(
     kind = family_named(keys.get("model_type", str))
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
-    config = kind.fit(config, list(tensors))
+    config = kind.infer_from_tensors(config, list(tensors))
     if layer_count(config) > len(tensors):  # each has some; thousands are slow to build only to be missed
         raise CheckpointError(
             f"{folder}: config.json says {layer_count(config)} layers, the file has {len(tensors)} tensors"

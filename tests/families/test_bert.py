@@ -1,4 +1,4 @@
-"""What parity does not see of BERT and its kin: pooled vectors, where dropout falls, old files, padding ids."""
+"""What parity does not see of BERT and its variant: pooled vectors, where dropout falls, old files, padding ids."""
 
 import json
 from pathlib import Path

@@ -77,10 +77,10 @@ def test_trust_41_logits_are_those_of_one_reading(pair_of, family, dtype):
     lengths = torch.tensor([12, 7, 4])[:, None]
     with torch.no_grad():
         alone = [model(row[:n][None]).logits[0] for row, n in zip(ids, lengths.flatten().tolist(), strict=True)]
-        right = model(ids, mask=torch.arange(length)[None] < lengths).logits
+        right = model(ids, padding_mask=torch.arange(length)[None] < lengths).logits
         shifted = torch.stack([row.roll(length - int(n)) for row, n in zip(ids, lengths, strict=True)])
         left_mask = torch.arange(length)[None] >= length - lengths
-        left = model(shifted, mask=left_mask).logits
+        left = model(shifted, padding_mask=left_mask).logits
         pieces = []
         for chunk in (1, 5):
             cache = model.new_cache()

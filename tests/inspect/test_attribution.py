@@ -108,7 +108,7 @@ def test_the_last_heads_of_a_post_norm_model_by_gradient() -> None:
 def test_pooling_heads(pool: str, dense: str | None) -> None:
     head = ClassifyHeadConfig(3, pool=pool, dense=dense)
     model = randomised(build(encoder(SIZE, "modern", vocab=31, head=head))).eval()
-    inputs = {"inputs": torch.randint(0, 31, (2, 6)), "mask": torch.tensor([[1] * 6, [0] * 2 + [1] * 4])}
+    inputs = {"inputs": torch.randint(0, 31, (2, 6)), "padding_mask": torch.tensor([[1] * 6, [0] * 2 + [1] * 4])}
     for row in range(2):
         found = attribute(model, inputs, 2, row=row)
         assert found.total == pytest.approx(model(**inputs).logits[row, 2].item(), abs=1e-5)
@@ -122,7 +122,7 @@ def test_batch_norm(place: str) -> None:
     ids = torch.randint(0, 31, (4, 9))
     for _ in range(3):
         model.train()(ids)  # running statistics that are not those of the pass
-    found = attribute(model, {"ids": ids}, 3)
+    found = attribute(model, {"inputs": ids}, 3)
     assert model.training
     assert found.total == pytest.approx(model.eval()(ids).logits[0, -1, 3].item(), abs=1e-5)
 

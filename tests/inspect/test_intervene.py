@@ -34,7 +34,9 @@ def without_branch(subject: Subject, part: str, monkeypatch: pytest.MonkeyPatch)
     residual = subject.model.get_submodule(f"{part}_residual")
     assert isinstance(residual, Residual)
     with monkeypatch.context() as patched:
-        patched.setattr(residual, "forward", lambda x, f, *, keep=None: residual.norm(x) if residual.post else x)
+        patched.setattr(
+            residual, "forward", lambda x, f, *, padding_mask=None: residual.norm(x) if residual.post else x
+        )
         return subject.logits()
 
 
@@ -116,7 +118,9 @@ def test_patched_weights_are_used(subject: Subject, tap: str) -> None:
 
 
 def other_run(gpt2: Subject) -> Subject:
-    return Subject(gpt2.model, {"ids": gpt2.inputs["ids"].flip(0), "mask": torch.ones(2, 7, dtype=torch.long)})
+    return Subject(
+        gpt2.model, {"inputs": gpt2.inputs["inputs"].flip(0), "padding_mask": torch.ones(2, 7, dtype=torch.long)}
+    )
 
 
 def test_a_patched_last_stream_gives_the_other_runs_answer(gpt2: Subject) -> None:
@@ -135,7 +139,7 @@ def test_a_patched_last_stream_gives_the_other_runs_answer(gpt2: Subject) -> Non
 
 
 def test_an_earlier_patch_spreads_to_later_positions_only(gpt2: Subject) -> None:
-    gpt2.inputs["mask"] = torch.ones(2, 7, dtype=torch.long)
+    gpt2.inputs["padding_mask"] = torch.ones(2, 7, dtype=torch.long)
     value = heard(other_run(gpt2), "embedding.sum")["embedding.sum"]
     changed = (under(gpt2, patch(gpt2.model, "embedding.sum", value, positions=[3])) - gpt2.logits()).abs().amax(-1)
     assert (changed[:, :3] == 0).all() and (changed[:, 3:] > 0).all()
@@ -200,7 +204,7 @@ def test_a_recurrent_alignment_can_be_heard_but_not_replaced() -> None:
         replace(model, "cross.weights", lambda w: w * 0),
     ):
         pytest.fail("it went in")
-    subject = Subject(model.eval(), {"ids": torch.tensor([[3, 4]]), "decoder_ids": torch.tensor([[1, 5]])})
+    subject = Subject(model.eval(), {"inputs": torch.tensor([[3, 4]]), "decoder_ids": torch.tensor([[1, 5]])})
     assert not torch.equal(under(subject, steer(model, "embedding.sum", torch.ones(16))), subject.logits())
 
 

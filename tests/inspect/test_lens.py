@@ -30,7 +30,7 @@ def test_the_layers_go_from_the_embedding_to_the_last_block() -> None:
 
 def test_the_embedding_alone_goes_through_norm_and_head(gpt2: Subject) -> None:
     model, ids = gpt2.model, torch.tensor([[4, 5]])
-    first = logit_lens(model, {"ids": ids}, top=31)[0]
+    first = logit_lens(model, {"inputs": ids}, top=31)[0]
     x = model.embedding.tokens.weight[ids] + model.embedding.positions.table.weight[:2]
     logits = model.stack.final_norm(x) @ model.embedding.tokens.weight.T
     torch.testing.assert_close(first.probabilities, logits.softmax(-1).sort(descending=True).values)
@@ -46,7 +46,7 @@ def test_no_more_than_there_is() -> None:
 def test_models_without_an_answer_are_refused() -> None:
     config = replace(decoder(Size(width=16, layers=1, heads=2), "modern", vocab=9, context=8), head=None)
     with pytest.raises(InputError, match="no head"):
-        logit_lens(build(config), {"ids": torch.tensor([[1, 2]])})
+        logit_lens(build(config), {"inputs": torch.tensor([[1, 2]])})
     model = build(recurrent(Size(width=16), vocab=20, start_id=1))
     with pytest.raises(InputError, match="RecurrentEncoderDecoder has no blocks"):
-        logit_lens(model, {"ids": torch.tensor([[1, 2]]), "decoder_ids": torch.tensor([[1]])})
+        logit_lens(model, {"inputs": torch.tensor([[1, 2]]), "decoder_ids": torch.tensor([[1]])})

@@ -99,7 +99,7 @@ def test_heads_and_queries_are_a_part_of_the_whole(subject: Subject) -> None:
 
 def test_narrowing_while_stepping_with_a_cache() -> None:
     subject = make("mistral window")
-    model, ids = subject.model, subject.inputs["ids"]
+    model, ids = subject.model, subject.inputs["inputs"]
     with torch.no_grad():
         with record(model, WEIGHTS) as at_once:
             model(ids)
@@ -145,7 +145,7 @@ def test_memory_is_bounded_before_it_is_taken(gpt2: Subject, monkeypatch: pytest
 
 def test_what_was_heard_of_a_cache_is_not_written_over() -> None:
     subject = make("llama")
-    model, ids = subject.model, subject.inputs["ids"]
+    model, ids = subject.model, subject.inputs["inputs"]
     cache = model.new_cache(capacity=16)
     with torch.no_grad(), record(model, "stack.blocks.0.attention.k") as seen:
         model.step(ids, cache)
@@ -211,7 +211,7 @@ def test_a_recording_hears_what_an_intervention_put_in(gpt2: Subject, outside: b
 
 def test_the_recurrent_alignment_is_recorded_and_narrowed() -> None:
     model = build(recurrent(Size(width=16, layers=1, heads=2), vocab=20, start_id=1)).eval()
-    inputs = {"ids": torch.randint(2, 20, (2, 6)), "decoder_ids": torch.randint(2, 20, (2, 4))}
+    inputs = {"inputs": torch.randint(2, 20, (2, 6)), "decoder_ids": torch.randint(2, 20, (2, 4))}
     everything = whole(Subject(model, inputs), "cross.weights")["cross.weights"]
     assert everything.shape == (2, 1, 4, 6)
     part = whole(Subject(model, inputs), "cross.weights", heads=[0], queries=[1])["cross.weights"]

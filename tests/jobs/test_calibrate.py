@@ -14,7 +14,7 @@ from headway import jobs
 from headway.cli import app
 from headway.errors import ConfigError
 from headway.jobs.calibrate import calibrate, lowest
-from headway.models.rehead import soften
+from headway.models.rehead import apply_temperature
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 80, "eval_every": 0}
 HELD = {
@@ -38,7 +38,7 @@ def test_the_temperature_goes_into_the_weights(subject: tuple[jobs.Trained, Path
     run, held = subject
     first = calibrate(run.folder, tmp_path / "first", held)
     bundle = headway.load(tmp_path / "first")
-    soften(bundle.model, 1 / 3)
+    apply_temperature(bundle.model, 1 / 3)
     sure = bundle.save(tmp_path / "sure")
     found = calibrate(sure, tmp_path / "out", held)
     assert found.temperature == pytest.approx(3, rel=0.01)

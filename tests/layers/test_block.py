@@ -92,7 +92,7 @@ def test_a_batch_norm_is_told_which_tokens_are_padding() -> None:
     keep = torch.tensor([[1, 1, 1, 0, 0], [1] * 5])
     x = torch.randn(2, LENGTH, WIDTH)
     wild = torch.where(keep[:, :, None].bool(), x, torch.full_like(x, 50.0))
-    one, other = (block(value, mask=padding(keep), keep=keep) for value in (x, wild))
+    one, other = (block(value, mask=padding(keep), padding_mask=keep) for value in (x, wild))
     torch.testing.assert_close(one[keep.bool()], other[keep.bool()])
 
 

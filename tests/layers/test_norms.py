@@ -64,7 +64,7 @@ def test_batch_norm_does_not_see_padding() -> None:
     x, keep = torch.randn(2, 4, 3), torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     wild = torch.where(keep[:, :, None].bool(), x, torch.full_like(x, 1e4))
     one, other = BatchNorm(3), BatchNorm(3)
-    a, b = one(x, keep=keep), other(wild, keep=keep)
+    a, b = one(x, padding_mask=keep), other(wild, padding_mask=keep)
     torch.testing.assert_close(a[keep.bool()], b[keep.bool()])
     torch.testing.assert_close(one.running_mean, other.running_mean)
     torch.testing.assert_close(one.running_var, other.running_var)
@@ -95,6 +95,6 @@ def test_gradcheck(kind: str) -> None:
     parameters = tuple(layer.parameters())
 
     def f(y: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-        return layer(y, keep=keep) if kind == "batch" else layer(y)
+        return layer(y, padding_mask=keep) if kind == "batch" else layer(y)
 
     assert torch.autograd.gradcheck(f, (x, *parameters))

@@ -56,7 +56,7 @@ def test_language_head_tied_scaled_with_a_bias() -> None:
     assert head is not None
     torch.nn.init.normal_(head.bias)
     x, table = hidden(), torch.randn(VOCAB, WIDTH)
-    torch.testing.assert_close(head(x, table=table, mask=None).logits, 0.5 * x @ table.T + head.bias)
+    torch.testing.assert_close(head(x, table=table, padding_mask=None).logits, 0.5 * x @ table.T + head.bias)
     assert set(head.state_dict()) == {"bias"}
 
 
@@ -64,7 +64,7 @@ def test_language_head_untied_ignores_the_table() -> None:
     head = build_head(WIDTH, VOCAB, LanguageHeadConfig(tied=False))
     assert head is not None
     x = hidden()
-    got = head(x, table=torch.full((VOCAB, WIDTH), torch.nan), mask=None).logits
+    got = head(x, table=torch.full((VOCAB, WIDTH), torch.nan), padding_mask=None).logits
     torch.testing.assert_close(got, x @ head.project.weight.T)
 
 
@@ -74,14 +74,14 @@ def test_language_head_with_a_transform() -> None:
     assert head is not None
     x, table = hidden(), torch.randn(VOCAB, WIDTH)
     expected = head.norm(torch.nn.functional.gelu(head.dense(x))) @ table.T + head.bias
-    torch.testing.assert_close(head(x, table=table, mask=None).logits, expected)
+    torch.testing.assert_close(head(x, table=table, padding_mask=None).logits, expected)
 
 
 def test_classify_head() -> None:
     head = build_head(WIDTH, VOCAB, ClassifyHeadConfig(labels=3, pool="mean", dense="tanh"))
     assert head is not None
     x = hidden()
-    output = head(x, table=None, mask=LEFT)
+    output = head(x, table=None, padding_mask=LEFT)
     expected = torch.tanh(head.dense(pool(x, LEFT, "mean")))
     torch.testing.assert_close(output.pooled, expected)
     torch.testing.assert_close(output.logits, head.project(expected))
@@ -92,16 +92,18 @@ def test_heads_drop_out_in_training_only() -> None:
     for config in (ClassifyHeadConfig(labels=3, dropout=0.5), TokenHeadConfig(labels=3, dropout=0.5)):
         head, x = build_head(WIDTH, VOCAB, config), hidden()
         assert head is not None
-        assert not torch.equal(head(x, table=None, mask=None).logits, head(x, table=None, mask=None).logits)
+        assert not torch.equal(
+            head(x, table=None, padding_mask=None).logits, head(x, table=None, padding_mask=None).logits
+        )
         head.eval()
-        assert torch.equal(head(x, table=None, mask=None).logits, head(x, table=None, mask=None).logits)
+        assert torch.equal(head(x, table=None, padding_mask=None).logits, head(x, table=None, padding_mask=None).logits)
 
 
 def test_token_head_labels_every_token() -> None:
     head = build_head(WIDTH, VOCAB, TokenHeadConfig(labels=2))
     assert head is not None
     x = hidden()
-    torch.testing.assert_close(head(x, table=None, mask=None).logits, head.project(x))
+    torch.testing.assert_close(head(x, table=None, padding_mask=None).logits, head.project(x))
 
 
 @pytest.mark.parametrize("mask", [None, LEFT], ids=["whole", "left-padded"])
@@ -110,7 +112,7 @@ def test_pooler_takes_the_first_real_token(mask: Tensor | None) -> None:
     head = build_head(WIDTH, VOCAB, config)
     assert head is not None
     x, table = hidden(), torch.randn(VOCAB, WIDTH)
-    output = head(x, table=table, mask=mask)
+    output = head(x, table=table, padding_mask=mask)
     torch.testing.assert_close(output.pooled, torch.tanh(head.dense(pool(x, mask, "first"))))
     torch.testing.assert_close(output.next_sentence, head.next_sentence(output.pooled))
     torch.testing.assert_close(output.logits, x @ table.T)

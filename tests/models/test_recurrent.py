@@ -25,7 +25,7 @@ def test_padding_changes_nothing_and_gets_no_weight() -> None:
     mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
     heard = []
     hook = model.cross.weights.register_forward_hook(lambda _m, _i, out: heard.append(out))
-    padded = model(ids, mask=mask, decoder_ids=target).logits
+    padded = model(ids, padding_mask=mask, decoder_ids=target).logits
     hook.remove()
     alone = model(ids[1:, :4], decoder_ids=target[1:]).logits
     torch.testing.assert_close(padded[1:], alone, atol=1e-6, rtol=1e-5)

@@ -16,7 +16,7 @@ from headway.models.config import (
 from headway.models.decoder import Decoder
 from headway.models.init import initialise
 from headway.models.recipes import Size
-from headway.models.rehead import most_tokens, with_head
+from headway.models.rehead import with_head
 
 SIZE = Size(width=16, layers=1, heads=2, dropout=0.0)
 IDS = torch.tensor([[1, 2, 3], [4, 5, 0]])
@@ -42,8 +42,8 @@ def test_below_the_head_the_tensors_are_shared():
 def test_the_pooled_vector_is_the_poolers_own():
     old = encoder(PoolerConfig())
     new = with_head(old, ClassifyHeadConfig(3, dense="tanh"))
-    pooled = old(IDS, mask=MASK).pooled
-    output = new(IDS, mask=MASK)
+    pooled = old(IDS, padding_mask=MASK).pooled
+    output = new(IDS, padding_mask=MASK)
     assert torch.equal(output.pooled, pooled)
     assert torch.allclose(output.logits, pooled @ new.head.project.weight.T, atol=1e-7)
 
@@ -75,8 +75,8 @@ def test_a_decoder_stays_a_decoder():
     old = build(recipes.decoder(SIZE, "modern", vocab=10, context=7))
     new = with_head(old, ClassifyHeadConfig(3, pool="last", bias=False))
     assert isinstance(new, Decoder)
-    assert new(IDS, mask=MASK).logits.shape == (2, 3)
-    assert most_tokens(new) == 7
+    assert new(IDS, padding_mask=MASK).logits.shape == (2, 3)
+    assert new.max_length == 7
 
 
 def test_other_shapes_are_refused():
@@ -85,4 +85,4 @@ def test_other_shapes_are_refused():
 
 
 def test_positions_without_end_have_no_limit():
-    assert most_tokens(encoder(None)) is None
+    assert encoder(None).max_length is None

@@ -16,7 +16,7 @@ PARTIALS = "gpt-nano-sort-t0-partials.json"
 def stories(real_data: Path) -> tuple[headway.Bundle, dict[str, torch.Tensor]]:
     bundle = headway.load(real_data / "weights" / "stories15M")
     assert bundle.tokenizer is not None
-    return bundle, {"ids": torch.tensor([bundle.tokenizer.encode("Lily and Tom went to the")])}
+    return bundle, {"inputs": torch.tensor([bundle.tokenizer.encode("Lily and Tom went to the")])}
 
 
 def test_some_heads_and_queries_are_the_published_ones(real_data: Path) -> None:
@@ -29,7 +29,7 @@ def test_some_heads_and_queries_are_the_published_ones(real_data: Path) -> None:
         logits = bundle.model(published["idx"].long()).logits
     for tap, theirs in zip(asked, ("att", "attSm"), strict=True):
         torch.testing.assert_close(seen[tap][0], published[theirs][:, 1:2, [2, -1]], atol=1e-5, rtol=1e-5)
-    found = attribute(bundle.model, {"ids": published["idx"].long()}, 2)
+    found = attribute(bundle.model, {"inputs": published["idx"].long()}, 2)
     assert found.total == pytest.approx(published["lm_head"][0, -1, 2].item(), abs=1e-4)
     assert found.logit == pytest.approx(logits[0, -1, 2].item(), abs=1e-6)
 

@@ -336,7 +336,7 @@ CHECKS: dict[str, Callable[[Pair], float]] = {
 def _call(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     """The model itself, which counts positions over real tokens."""
     names = {
-        "attention_mask": "mask",
+        "attention_mask": "padding_mask",
         "token_type_ids": "segments",
         "decoder_input_ids": "decoder_ids",
     }

@@ -74,4 +74,4 @@ class Recomputed:
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         cache.ids = ids if cache.ids is None else torch.cat([cache.ids, ids], 1)
         cache.mask = mask if cache.mask is None else torch.cat([cache.mask, mask], 1)
-        return self.model(cache.ids, mask=cache.mask).logits[:, -1]
+        return self.model(cache.ids, padding_mask=cache.mask).logits[:, -1]

@@ -29,7 +29,7 @@ class Tokens:
 
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
         ids = self.ids[indices]
-        return Batch({"ids": ids}, {"ids": ids}, count=ids.numel(), where=[""] * len(ids))
+        return Batch({"inputs": ids}, {"ids": ids}, count=ids.numel(), where=[""] * len(ids))
 
 
 def loss(model: torch.nn.Module, batch: Batch) -> Loss:

@@ -74,9 +74,9 @@ def make(name: str) -> Subject:
     ids, mask = torch.randint(3, 31, (2, 7)), torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
     match config.shape:
         case "encoder-decoder":
-            return Subject(model, {"ids": ids, "mask": mask, "decoder_ids": torch.randint(3, 31, (2, 5))})
+            return Subject(model, {"inputs": ids, "padding_mask": mask, "decoder_ids": torch.randint(3, 31, (2, 5))})
         case "decoder":
-            return Subject(model, {"ids": ids, "mask": mask.flip(1)})
+            return Subject(model, {"inputs": ids, "padding_mask": mask.flip(1)})
     if name == "vit":
         return Subject(model, {"inputs": torch.randn(2, 1, 12, 12)})
-    return Subject(model, {"inputs": ids, "mask": mask})
+    return Subject(model, {"inputs": ids, "padding_mask": mask})

@@ -51,7 +51,7 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.start, self.end, self.device = start, end, torch.nn.Parameter(torch.zeros(1))
 
-    def forward(self, inputs, *, mask=None, segments=None):
+    def forward(self, inputs, *, padding_mask=None, segments=None):
         logits = torch.full((*inputs.shape, 2), -5.0)
         for label, scores in enumerate((self.start, self.end)):
             for place, score in scores.items():
@@ -191,7 +191,7 @@ def test_the_best_window_answers_and_the_least_null_counts():
     task = begun(limit=16, stride=5)
 
     class Finder(Fixed):
-        def forward(self, inputs, *, mask=None, segments=None):
+        def forward(self, inputs, *, padding_mask=None, segments=None):
             here = (inputs == task.tokenizer.id("otto")).float() * 10
             here[:, 0] = 6 - here.sum(1)  # where it is not, [CLS] is sure of that
             return Output(hidden=here, logits=here[:, :, None].expand(-1, -1, 2))

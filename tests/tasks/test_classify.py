@@ -50,8 +50,8 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.logits = torch.nn.Parameter(torch.tensor(logits), requires_grad=False)
 
-    def forward(self, ids, *, mask=None):
-        return Output(hidden=self.logits, logits=self.logits[: len(ids)])
+    def forward(self, inputs, *, padding_mask=None):
+        return Output(hidden=self.logits, logits=self.logits[: len(inputs)])
 
 
 def test_the_labels_are_sorted_and_counted(task):
@@ -78,7 +78,7 @@ def test_a_batch_is_padded_and_masked(task):
     batch = task.collate(examples, seeds=[(), ()], where=["a", "b"])
     assert batch.inputs["inputs"].shape == (2, 5)
     assert batch.inputs["inputs"][1, 4] == task.tokenizer.pad_id
-    assert batch.inputs["mask"].tolist() == [[True] * 5, [True] * 4 + [False]]
+    assert batch.inputs["padding_mask"].tolist() == [[True] * 5, [True] * 4 + [False]]
     assert batch.targets["labels"].tolist() == [2, 0]
     assert (batch.count, batch.where) == (2, ["a", "b"])
 

@@ -48,7 +48,7 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.vectors = torch.nn.Parameter(torch.tensor(vectors))
 
-    def forward(self, inputs, *, mask=None):
+    def forward(self, inputs, *, padding_mask=None):
         return Output(hidden=self.vectors[:, None].expand(-1, inputs.shape[1], -1))
 
 
@@ -60,7 +60,7 @@ class ByText(torch.nn.Module):
         self.known = {tuple(task.tokenizer.encode(text)): vector for text, vector in vectors.items()}
         self.pad, self.device = task.tokenizer.pad_id, torch.nn.Parameter(torch.zeros(1))
 
-    def forward(self, inputs, *, mask=None):
+    def forward(self, inputs, *, padding_mask=None):
         rows = [self.known[tuple(i for i in row if i != self.pad)] for row in inputs.tolist()]
         return Output(hidden=torch.tensor(rows)[:, None].expand(-1, inputs.shape[1], -1))
 
@@ -76,7 +76,7 @@ def test_a_batch_is_all_first_halves_then_all_second_halves(task):
     rows = [[i for i in row if i != task.tokenizer.pad_id] for row in batch.inputs["inputs"].tolist()]
     assert rows == [task.tokenizer.encode(text) for text in ("red car", "blue sea", "scarlet auto", "azure ocean deep")]
     assert batch.count == 2
-    assert batch.inputs["mask"].sum(1).tolist() == [len(row) for row in rows]
+    assert batch.inputs["padding_mask"].sum(1).tolist() == [len(row) for row in rows]
 
 
 def test_the_loss_by_hand(task):

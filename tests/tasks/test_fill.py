@@ -200,8 +200,8 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.logits, self.follows = torch.nn.Parameter(logits), follows
 
-    def forward(self, inputs, *, mask=None, segments=None, asked=None):
-        logits = self.logits if asked is None else self.logits[asked]
+    def forward(self, inputs, *, padding_mask=None, segments=None, logit_positions=None):
+        logits = self.logits if logit_positions is None else self.logits[logit_positions]
         return Output(hidden=self.logits, logits=logits, next_sentence=self.follows)
 
 
@@ -302,11 +302,11 @@ def test_evaluation_is_repeatable_and_knows_its_baseline():
     rows = [Row({"text": "red one. blue two. green three. " * 5}, "x")] * 20
     model = Fixed(torch.nn.Parameter(torch.zeros(1)))
 
-    def forward(inputs, *, mask=None, segments=None, asked=None):
+    def forward(inputs, *, padding_mask=None, segments=None, logit_positions=None):
         logits = torch.zeros(*inputs.shape, len(task.tokenizer))
         logits[..., task.tokenizer.id(".")] = 1.0
         follows = torch.tensor([[1.0, 0.0]]).expand(len(inputs), 2)
-        return Output(hidden=logits, logits=logits[asked], next_sentence=follows)
+        return Output(hidden=logits, logits=logits[logit_positions], next_sentence=follows)
 
     model.forward = forward
     task.examples(ROWS[0])  # what was read before plays no part
@@ -329,7 +329,7 @@ def test_heads_and_starting_points(task):
     config = alone.config(SMALL, "modern")
     assert isinstance(config.head, LanguageHeadConfig) and config.embedding.segments == 0
     batch = alone.collate(alone.examples(ROWS[1]), seeds=[(0,), (1,)], where=[])
-    assert set(batch.inputs) == {"inputs", "mask", "asked"} and set(batch.targets) == {"ids"}
+    assert set(batch.inputs) == {"inputs", "padding_mask", "logit_positions"} and set(batch.targets) == {"ids"}
     asked = begun()
     model = build(config)
     assert asked.adapt(model) is model and not asked.next_sentence
@@ -359,6 +359,6 @@ def test_words_asked_for_are_those_of_the_whole(next_sentence):
     initialise(model, "modern", seed=0)
     batch = task.collate([example for row in ROWS for example in task.examples(row)][:3], seeds=[(1,)] * 3, where=[])
     inputs = dict(batch.inputs)
-    asked = inputs.pop("asked")
+    asked = inputs.pop("logit_positions")
     torch.testing.assert_close(model(**batch.inputs).logits, model(**inputs).logits[asked])
     assert 0 < asked.sum() < asked.numel()

@@ -31,8 +31,8 @@ def test_targets_are_the_inputs_one_step_on(task: Generate) -> None:
     ids = task.examples(next(rows()))[0]["ids"]
     source = StreamSource(ids, task, context=16, batch=4, seed=0, fingerprint="x")
     batch = source.load(source.epoch(0)[0], 0)
-    assert batch.inputs["ids"].shape == (4, 16) and batch.count == 64
-    assert torch.equal(batch.inputs["ids"][:, 1:], batch.targets["ids"][:, :-1])
+    assert batch.inputs["inputs"].shape == (4, 16) and batch.count == 64
+    assert torch.equal(batch.inputs["inputs"][:, 1:], batch.targets["ids"][:, :-1])
     seen = sorted(int(index) for part in source.epoch(0) for index in part)
     assert seen == list(range(len(source)))
 
@@ -51,8 +51,8 @@ class Uniform(nn.Module):
         super().__init__()
         self.vocab, self.unused = vocab, nn.Parameter(torch.zeros(1))
 
-    def forward(self, ids: torch.Tensor) -> Output:
-        return Output(ids, logits=torch.zeros(*ids.shape, self.vocab))
+    def forward(self, inputs: torch.Tensor) -> Output:
+        return Output(inputs, logits=torch.zeros(*inputs.shape, self.vocab))
 
 
 @pytest.mark.parametrize("length", [2, 16, 17, 33, 100])

@@ -56,9 +56,9 @@ class Reader(torch.nn.Module):
         self.table = torch.nn.Parameter(table, requires_grad=False)
         self.lengths: list[int] = []
 
-    def forward(self, ids, *, mask=None):
-        self.lengths.append(ids.shape[1])
-        return Output(hidden=self.table, logits=self.table[ids])
+    def forward(self, inputs, *, padding_mask=None):
+        self.lengths.append(inputs.shape[1])
+        return Output(hidden=self.table, logits=self.table[inputs])
 
 
 def test_the_labels_hold_both_tags_of_each_type(task):
@@ -81,7 +81,7 @@ def test_a_batch_counts_words_not_tokens(task):
     examples = [example for row in ROWS for example in task.examples(row)]
     batch = task.collate(examples, seeds=[(), ()], where=["a", "b"])
     assert batch.count == 6 and batch.where == ["a", "b"]
-    assert batch.inputs["inputs"].shape == batch.targets["tags"].shape == batch.inputs["mask"].shape
+    assert batch.inputs["inputs"].shape == batch.targets["tags"].shape == batch.inputs["padding_mask"].shape
     assert int((batch.targets["tags"] != IGNORE).sum()) == 6
 
 

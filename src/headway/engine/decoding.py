@@ -95,11 +95,11 @@ class Tables:
         self._vectors: Tensor | None = None
         self._distances: Tensor | None = None
 
-    def place(self, frame: np.ndarray, bound: int) -> None:
+    def place(self, frame: np.ndarray, max_position: int) -> None:
         stack, positions = self.decoder.stack, self.decoder.embedding.positions
         version = stack.relative_bias.table.weight._version if stack.relative_bias is not None else 0
-        if bound > self.count or version != self.version:
-            self.count, self.version = max(2 * bound, 512), version
+        if max_position > self.count or version != self.version:
+            self.count, self.version = max(2 * max_position, 512), version
             self._fill()
         if self._angles is not None:
             frame[Frame.COS], frame[Frame.SIN] = (angle.data_ptr() for angle in self._angles)

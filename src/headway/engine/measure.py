@@ -22,7 +22,6 @@ from headway.models.config import StackConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
-from headway.models.rehead import most_tokens
 
 PROMPT, NEW = 512, 128  # tokens
 BUFFER = 2**26  # numbers read to measure the memory: far more than any cache holds
@@ -64,7 +63,7 @@ def _room(model: nn.Module) -> tuple[int, int]:
         positions = getattr(model.config.encoder.embedding, "positions", None)
         source, target = getattr(positions, "count", None), model.config.decoder.context
         return min(PROMPT, source or PROMPT), min(NEW, (target or NEW + 1) - 1)
-    room = most_tokens(model) or PROMPT + NEW
+    room = model.max_length or PROMPT + NEW
     new = min(NEW, room // 2)
     return min(PROMPT, room - new if isinstance(model, Decoder) else room), new
 

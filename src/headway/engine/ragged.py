@@ -33,7 +33,7 @@ def encode_ragged(
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)
         lengths = tuple(len(rows[i]) for i in group)
         positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
-        hidden = model.encode(ids, positions=positions, packing=lengths, segments=kinds)[0]  # (token, width)
+        hidden = model.encode(ids, positions=positions, sequence_lengths=lengths, segments=kinds)[0]  # (token, width)
         yield from zip(group, hidden.split(lengths), strict=True)
 
 

@@ -105,7 +105,7 @@ def _generation(
     if told.kind != "next":
         return None
     if isinstance(bundle.model, Decoder):
-        return go_on(bundle, asked.inputs["ids"][0].tolist(), bundle.tokenizer, steps=steps)
+        return go_on(bundle, asked.inputs["inputs"][0].tolist(), bundle.tokenizer, steps=steps)
     crossing = [each for each in attention if each.kind == "cross"]
     return generation_of(told, crossing[-1] if crossing else None)
 

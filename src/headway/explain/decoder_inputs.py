@@ -17,7 +17,6 @@ from headway.explain.token_text import ADVICE, tokens
 from headway.inspect import record
 from headway.models.decoder import Decoder
 from headway.models.outputs import Output
-from headway.models.rehead import most_tokens
 from headway.preprocess.text import Tokenizer
 from headway.tasks.generate import Generate
 from headway.tasks.translate import Translate
@@ -36,7 +35,7 @@ def ask_decoder(bundle: Bundle, task: Generate | None, value: Any, *, against: s
     wrong = next((index for index in ids if not 0 <= index < vocab), None)
     if wrong is not None:
         raise InputError(f"{wrong} is not an id of this model, whose vocabulary has {vocab}")
-    limit = most_tokens(bundle.model)
+    limit = bundle.model.max_length
     if limit is not None and len(ids) > limit:
         raise InputError(f"the text has {len(ids):,} tokens, the model takes {limit:,}; {ADVICE}")
     texts = [] if tokenizer is None else [value, *([] if against is None else [against])]
@@ -73,7 +72,7 @@ def ask_translator(bundle: Bundle, task: Translate, value: str, *, against: str 
         return story.Output("next", chosen, answer, given=against is not None)
 
     inputs = {
-        "ids": torch.tensor([source], device=bundle.device),
+        "inputs": torch.tensor([source], device=bundle.device),
         "decoder_ids": torch.tensor([begun], device=bundle.device),
     }
     return Asked(inputs, {"source": read, "target": written}, tell, note)

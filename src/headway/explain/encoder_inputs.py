@@ -19,7 +19,6 @@ from headway.explain import story
 from headway.explain.choices import choice, labels, short, vocabulary
 from headway.explain.token_text import Whole, cut, tokens
 from headway.layers.embeddings import PatchConfig
-from headway.models.decoder import Decoder
 from headway.models.heads import pool
 from headway.models.outputs import Output
 from headway.tasks.answer import Answer
@@ -89,7 +88,7 @@ def ask_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) 
 def rows(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
     """One row under the name that the model gives its first argument."""
     row = torch.as_tensor(ids, dtype=torch.long, device=bundle.device)[None]
-    return {"ids" if isinstance(bundle.model, Decoder) else "inputs": row}
+    return {"inputs": row}
 
 
 def _classified(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> Asked:

@@ -170,7 +170,7 @@ FAMILIES = tuple(
         write=write,
         rules=rules,
         architecture=partial(architecture, name=name),
-        fit=fit,
+        infer_from_tensors=fit,
         base="model.",
         bare=(f"{title}Model",),
     )

@@ -113,7 +113,7 @@ def is_tied(head: HeadConfig | None) -> bool:
 
 
 def kind(head: HeadConfig | None) -> str:
-    """How the name of the class with this head ends, in every family of BERT's kin."""
+    """How the name of the class with this head ends, in every family of BERT's variant."""
     match head:
         case LanguageHeadConfig():
             return "ForMaskedLM"
@@ -210,5 +210,5 @@ FAMILY = Family(
     architecture=lambda config: "Bert" + kind(config.head),
     base="bert.",
     bare=("BertModel",),
-    fit=without_absent_pooler,
+    infer_from_tensors=without_absent_pooler,
 )

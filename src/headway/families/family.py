@@ -208,7 +208,9 @@ class Family:
     base: str = ""
     bare: tuple[str, ...] = ()  # architectures saved without the prefix
     positions_skip_pad: bool = False  # padding is told by its id and gets no position (RoBERTa)
-    fit: Callable[[Any, Sequence[str]], ModelConfig] = lambda config, names: config  # to what only a file's names tell
+    infer_from_tensors: Callable[[Any, Sequence[str]], ModelConfig] = lambda config, names: (
+        config
+    )  # completes a config by a file's tensor names
 
 
 def without_absent_pooler(config: EncoderConfig, names: Sequence[str]) -> EncoderConfig:

@@ -1,4 +1,4 @@
-"""LLaMA 1–3 (Touvron et al. 2023) and its close kin: Mistral (sliding window), Qwen2 (q, k, v biases),
+"""LLaMA 1–3 (Touvron et al. 2023) and its close variant: Mistral (sliding window), Qwen2 (q, k, v biases),
 Qwen3 (norms on queries and keys). RMS pre-norm, rotary positions, gated feed-forward, grouped heads."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCALING = {  # their key → ours; which of them a kind uses
 
 
 @dataclass(frozen=True)
-class Kin:
+class Variant:
     """How one member differs from LLaMA."""
 
     title: str
@@ -55,29 +55,29 @@ class Kin:
     context: int = 2048
 
 
-KIN = {
-    "llama": Kin("Llama"),
-    "mistral": Kin("Mistral", kv_heads=8, window=4096, context=4096 * 32),
-    "qwen2": Kin("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
-    "qwen3": Kin("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
+VARIANTS = {
+    "llama": Variant("Llama"),
+    "mistral": Variant("Mistral", kv_heads=8, window=4096, context=4096 * 32),
+    "qwen2": Variant("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
+    "qwen3": Variant("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
 }
 
 
-def read(keys: Keys, architecture: str, kin: Kin) -> DecoderConfig:
+def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
     width, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
     layers = keys.layers("num_hidden_layers")
-    context = keys.size("max_position_embeddings", kin.context)
+    context = keys.size("max_position_embeddings", variant.context)
     norm = NormConfig("rms", eps=keys.get("rms_norm_eps", float, 1e-6))
-    bias = "qkv" if kin.qkv_bias else ("qkvo" if keys.get("attention_bias", bool, False) else "")
+    bias = "qkv" if variant.qkv_bias else ("qkvo" if keys.get("attention_bias", bool, False) else "")
     block = BlockConfig(
         width=width,
         attention=AttentionConfig(
             heads,
-            keys.size("head_dim", kin.head_size or width // heads),
-            kv_heads=keys.size("num_key_value_heads", min(kin.kv_heads or heads, heads)),
+            keys.size("head_dim", variant.head_size or width // heads),
+            kv_heads=keys.size("num_key_value_heads", min(variant.kv_heads or heads, heads)),
             bias=bias,
-            rotary=rotary(keys, context, kin.theta),
-            qk_norm=norm if kin.qk_norm else None,
+            rotary=rotary(keys, context, variant.theta),
+            qk_norm=norm if variant.qk_norm else None,
             dropout=keys.get("attention_dropout", float, 0.0),
         ),
         feedforward=FeedForwardConfig(
@@ -95,20 +95,20 @@ def read(keys: Keys, architecture: str, kin: Kin) -> DecoderConfig:
         "ForTokenClassification": TokenHeadConfig(
             keys.labels(), dropout=keys.get("classifier_dropout", float, keys.get("hidden_dropout", float, 0.1))
         ),
-    }[architecture.removeprefix(kin.title)]
+    }[architecture.removeprefix(variant.title)]
     return DecoderConfig(
         embedding=EmbeddingConfig(keys.size("vocab_size"), width),
-        stack=StackConfig(block, layers, causal=True, final_norm=True, windows=windows(keys, layers, kin)),
+        stack=StackConfig(block, layers, causal=True, final_norm=True, windows=windows(keys, layers, variant)),
         head=head,
         context=context,
     )
 
 
-def windows(keys: Keys, layers: int, kin: Kin) -> tuple[int | None, ...]:
-    if kin.window is None:
+def windows(keys: Keys, layers: int, variant: Variant) -> tuple[int | None, ...]:
+    if variant.window is None:
         return ()
-    size = keys.get("sliding_window", int, kin.window if "sliding_window" not in keys.data else None)
-    if kin.title == "Mistral":
+    size = keys.get("sliding_window", int, variant.window if "sliding_window" not in keys.data else None)
+    if variant.title == "Mistral":
         return (size,) * layers if size else ()
     if not keys.get("use_sliding_window", bool, False):
         size = None
@@ -156,7 +156,7 @@ def write_rotary(config: RotaryConfig) -> dict[str, Any]:
     return out
 
 
-def write(config: DecoderConfig, kin: Kin) -> dict[str, Any]:
+def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
     block = config.stack.block
     attention = block.attention
     assert attention.rotary is not None
@@ -177,14 +177,14 @@ def write(config: DecoderConfig, kin: Kin) -> dict[str, Any]:
     }
     if isinstance(config.head, TokenHeadConfig):
         out["classifier_dropout"] = config.head.dropout
-    if kin.title in ("Llama", "Qwen3"):
+    if variant.title in ("Llama", "Qwen3"):
         out["attention_bias"] = "q" in attention.bias
-    if kin.title == "Llama":
+    if variant.title == "Llama":
         out["mlp_bias"] = block.feedforward.bias
-    if kin.window is not None:
+    if variant.window is not None:
         size = next((window for window in config.stack.windows if window), None)
         out["sliding_window"] = size
-        if kin.title != "Mistral":
+        if variant.title != "Mistral":
             out["use_sliding_window"] = size is not None
             kinds = [("sliding" if window else "full") + "_attention" for window in config.stack.windows]
             out["layer_types"] = kinds or ["full_attention"] * config.stack.layers
@@ -192,14 +192,14 @@ def write(config: DecoderConfig, kin: Kin) -> dict[str, Any]:
     return out
 
 
-def architecture(config: DecoderConfig, kin: Kin) -> str:
+def architecture(config: DecoderConfig, variant: Variant) -> str:
     kinds = {
         type(None): "Model",
         LanguageHeadConfig: "ForCausalLM",
         ClassifyHeadConfig: "ForSequenceClassification",
         TokenHeadConfig: "ForTokenClassification",
     }
-    return kin.title + kinds[type(config.head)]
+    return variant.title + kinds[type(config.head)]
 
 
 def rules(config: DecoderConfig) -> list[AnyRule]:
@@ -229,18 +229,18 @@ def rules(config: DecoderConfig) -> list[AnyRule]:
     ]
 
 
-def _family(name: str, kin: Kin) -> Family:
+def _family(name: str, variant: Variant) -> Family:
     kinds = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
     return Family(
         name=name,
-        architectures=tuple(kin.title + kind for kind in kinds),
-        read=lambda keys, architecture: read(keys, architecture, kin),
-        write=lambda config: write(config, kin),
+        architectures=tuple(variant.title + kind for kind in kinds),
+        read=lambda keys, architecture: read(keys, architecture, variant),
+        write=lambda config: write(config, variant),
         rules=rules,
-        architecture=lambda config: architecture(config, kin),
+        architecture=lambda config: architecture(config, variant),
         base="model.",
-        bare=(kin.title + "Model",),
+        bare=(variant.title + "Model",),
     )
 
 
-FAMILIES = tuple(_family(name, kin) for name, kin in KIN.items())
+FAMILIES = tuple(_family(name, variant) for name, variant in VARIANTS.items())

@@ -98,7 +98,7 @@ FAMILY = Family(
     write=write,
     rules=rules,
     architecture=lambda config: "MarianModel" if config.decoder.head is None else "MarianMTModel",
-    fit=fit,
+    infer_from_tensors=fit,
     base="model.",
     bare=("MarianModel",),
 )

@@ -78,7 +78,7 @@ def _family(name: str, title: str) -> Family:
         base="roberta.",
         bare=(title + "Model",),
         positions_skip_pad=True,
-        fit=without_absent_pooler,
+        infer_from_tensors=without_absent_pooler,
     )
 
 

@@ -173,7 +173,7 @@ FAMILIES = tuple(
         write=partial(write, name=name),
         rules=rules,
         architecture=partial(architecture, name=name),
-        fit=fit,
+        infer_from_tensors=fit,
     )
     for name, title in TITLES.items()
 )

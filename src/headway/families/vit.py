@@ -128,5 +128,5 @@ FAMILY = Family(
     ),
     base="vit.",
     bare=("ViTModel",),
-    fit=without_absent_pooler,
+    infer_from_tensors=without_absent_pooler,
 )

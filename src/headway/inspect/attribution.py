@@ -64,7 +64,7 @@ def attribute(
     with evaluating(model), record(model, [f"{prefix}embedding.sum", *written]) as seen:
         output = model(**inputs)
     given = logit(token, position=position, row=row)(output).item()
-    mask = inputs.get("decoder_mask" if prefix else "mask")
+    mask = inputs.get("decoder_padding_mask" if prefix else "padding_mask")
     hidden = output.hidden[row]  # (length, width)
     head = _reading(part, len(hidden), token, position=position, mask=None if mask is None else mask[row : row + 1])
     way = _Way(prefix, {name: values[-1][row].index_select(-2, head.read) for name, values in seen.items()})

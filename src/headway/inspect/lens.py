@@ -39,7 +39,7 @@ def logit_lens(
     with evaluating(model):
         with record(model, names) as seen:
             model(**inputs)
-        mask = inputs.get("decoder_mask" if prefix else "mask")
+        mask = inputs.get("decoder_padding_mask" if prefix else "padding_mask")
         layers = []
         for name in names:
             probabilities = answer(part, seen[name][-1], mask=mask).float().softmax(-1)
@@ -60,7 +60,7 @@ def answer(part: Encoder | Decoder, stream: Tensor, *, mask: Tensor | None) -> T
     if part.head is None:
         raise InputError("the model has no head, so its layers say nothing; load it with one")
     hidden = stream if norm is None else normalise(norm, stream, None)
-    logits = part.head(hidden, table=token_table(part), mask=mask).logits
+    logits = part.head(hidden, table=token_table(part), padding_mask=mask).logits
     if logits is None:
         raise InputError(f"the model's head ({type(part.head).__name__}) gives no logits")
     return logits

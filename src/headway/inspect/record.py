@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.inspect.parts import Names, choose, must_have_fired, taps_of, unique
-from headway.layers.attend import EVERYTHING, attention_weights
+from headway.layers.attend import NO_MASK, attention_weights
 from headway.layers.attention import Attention
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.recurrent import AdditiveAttention
@@ -136,7 +136,7 @@ class _Beside:
         self.hooks.callback(attention.k.register_forward_hook(self._hear_keys).remove)
 
     def _begin(self, _module: nn.Module, _args: Any, given: dict[str, Any]) -> None:
-        self.mask: Mask = given.get("mask", EVERYTHING)
+        self.mask: Mask = given.get("mask", NO_MASK)
         self.bias: Tensor | None = given.get("bias")
 
     def _hear_queries(self, _module: nn.Module, _inputs: Any, q: Tensor) -> None:

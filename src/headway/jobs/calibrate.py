@@ -20,7 +20,7 @@ from headway.jobs.inference import open_for
 from headway.jobs.run_config import PLAN, Paths, open_data, saved_plan
 from headway.jobs.training import task_of
 from headway.models.outputs import Output
-from headway.models.rehead import chooser, soften
+from headway.models.rehead import apply_temperature, logit_head
 
 FIRST, FINEST = 0.25, 0.005  # steps between the logarithms of temperatures
 WIDEST = log(50)  # no temperature beyond a fiftieth or fifty is looked for
@@ -51,7 +51,7 @@ def calibrate(
     a run's folder, on the part that the run held out."""
     folder, target = resolve(model), new_folder(out)
     bundle = load(folder)
-    head = chooser(bundle.model)
+    head = logit_head(bundle.model)
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: its weights are int8; calibrate the model that these were made from, then convert")
     task = task_of(bundle)
@@ -69,7 +69,7 @@ def calibrate(
 
     power = lowest(loss)
     found = Calibration(exp(power), before=loss(0.0), after=loss(power))
-    soften(bundle.model, found.temperature)
+    apply_temperature(bundle.model, found.temperature)
     save_along(bundle, folder, target)
     return found
 

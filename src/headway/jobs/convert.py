@@ -19,7 +19,6 @@ from headway.engine.weights import Int8, float_type, weight_bytes, weights_asked
 from headway.errors import ConfigError, InputError
 from headway.generation import GenerationSettings, generate
 from headway.models.config import DecoderConfig, EncoderDecoderConfig, LanguageHeadConfig, PoolerConfig, RecurrentConfig
-from headway.models.rehead import most_tokens
 
 CERTIFICATE = "certificate.json"
 ALONG = ("generation_config.json", "chat_template.jinja")  # what a folder may hold beside what a bundle saves
@@ -116,7 +115,7 @@ def paragraphs(text: str | Path | None) -> tuple[list[str], str]:
 def _readings(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[Probe]:
     """Running text in windows for a decoder that writes; else text by text."""
     config = bundle.config
-    window = min(WINDOW, most_tokens(bundle.model) or WINDOW)
+    window = min(WINDOW, bundle.model.max_length or WINDOW)
     if isinstance(config, DecoderConfig) and isinstance(config.head, LanguageHeadConfig):
         first, whole = _first(bundle), _encoded(bundle, ["\n".join(texts)], special=False)
         ids = whole[0][: None if given else TOKENS] if whole else []

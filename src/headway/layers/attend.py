@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.layers.dropout import drop
 from headway.layers.masks import Mask
 
-EVERYTHING = Mask()
+NO_MASK = Mask()
 
 
 def attend(
@@ -24,7 +24,7 @@ def attend(
     k: Tensor,  # (batch, kv_head, key, d_k)
     v: Tensor,  # (batch, kv_head, key, d_v)
     *,
-    mask: Mask = EVERYTHING,
+    mask: Mask = NO_MASK,
     bias: Tensor | None = None,  # added to the scaled scores; broadcasts to (batch, head, query, key)
     scale: float | None = None,  # 1/√d_k unless told
     dropout: float = 0.0,
@@ -59,7 +59,7 @@ def _attend_texts(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: float |
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, *, mask: Mask = EVERYTHING, bias: Tensor | None = None, scale: float | None = None
+    q: Tensor, k: Tensor, *, mask: Mask = NO_MASK, bias: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(scores, weights), both (batch, head, query, key): the scaled scores, -inf where masked, and their softmax."""
     k = repeat_groups(k, q.shape[1])
@@ -82,7 +82,7 @@ def attend_with_weights(
     k: Tensor,
     v: Tensor,
     *,
-    mask: Mask = EVERYTHING,
+    mask: Mask = NO_MASK,
     bias: Tensor | None = None,
     scale: float | None = None,
     dropout: float = 0.0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from headway.layers.attend import EVERYTHING, attend, attention_weights, repeat_groups, softmax
+from headway.layers.attend import NO_MASK, attend, attention_weights, repeat_groups, softmax
 from headway.layers.cache import LayerCache
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         x: Tensor,  # (batch, query, width)
         *,
         memory: Tensor | None = None,  # (batch, key, width): cross-attention looks here instead of at x
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         bias: Tensor | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: LayerCache | None = None,

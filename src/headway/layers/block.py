@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from headway.layers.attend import EVERYTHING
+from headway.layers.attend import NO_MASK
 from headway.layers.attention import Attention, AttentionConfig
 from headway.layers.cache import LayerCache
 from headway.layers.dropout import drop
@@ -44,21 +44,24 @@ class Residual(nn.Module):
         self.dropout = config.dropout if drop else 0.0
         self.branch, self.stream = Tap(), Tap()
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, keep: Tensor | None = None) -> Tensor:
-        branch = f(x if self.post else normalise(self.norm, x, keep))
-        x, keep = x[:, -branch.shape[1] :], None if keep is None else keep[:, -branch.shape[1] :]  # f may give the last
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], *, padding_mask: Tensor | None = None) -> Tensor:
+        branch = f(x if self.post else normalise(self.norm, x, padding_mask))
+        x, padding_mask = (
+            x[:, -branch.shape[1] :],
+            None if padding_mask is None else padding_mask[:, -branch.shape[1] :],
+        )  # f may give the last
         if self.training and self.dropout:
             branch = drop(branch, self.dropout)
         if torch.is_grad_enabled() or self.branch.listening:
             x = x + self.branch(branch)
         else:
             x = branch.add_(x)  # the branch is nobody else's, so its memory serves again
-        return self.stream(normalise(self.norm, x, keep) if self.post else x)
+        return self.stream(normalise(self.norm, x, padding_mask) if self.post else x)
 
 
-def normalise(norm: nn.Module, x: Tensor, keep: Tensor | None) -> Tensor:
+def normalise(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Only a batch norm needs to know which tokens are padding."""
-    return norm(x, keep=keep) if isinstance(norm, BatchNorm) else norm(x)
+    return norm(x, padding_mask=padding_mask) if isinstance(norm, BatchNorm) else norm(x)
 
 
 class Block(nn.Module):
@@ -77,23 +80,25 @@ class Block(nn.Module):
         self,
         x: Tensor,  # (batch, length, width)
         *,
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         bias: Tensor | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: LayerCache | None = None,
         memory: Tensor | None = None,
-        memory_mask: Mask = EVERYTHING,
+        memory_mask: Mask = NO_MASK,
         cross_cache: LayerCache | None = None,
-        keep: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         last: int = 0,  # only so many of the last tokens are wanted; mask and bias are for their queries alone
     ) -> Tensor:
         x = self.attention_residual(
-            x, lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache, last=last), keep=keep
+            x,
+            lambda y: self.attention(y, mask=mask, bias=bias, rotary=rotary, cache=cache, last=last),
+            padding_mask=padding_mask,
         )
-        keep = None if keep is None else keep[:, -x.shape[1] :]
+        padding_mask = None if padding_mask is None else padding_mask[:, -x.shape[1] :]
         if self.cross is not None and self.cross_residual is not None:
             cross = self.cross
             x = self.cross_residual(
-                x, lambda y: cross(y, memory=memory, mask=memory_mask, cache=cross_cache), keep=keep
+                x, lambda y: cross(y, memory=memory, mask=memory_mask, cache=cross_cache), padding_mask=padding_mask
             )
-        return self.feedforward_residual(x, self.feedforward, keep=keep)
+        return self.feedforward_residual(x, self.feedforward, padding_mask=padding_mask)

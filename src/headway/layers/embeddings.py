@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,13 @@ class EmbeddingConfig:
     norm: NormConfig | None = None
     dropout: float = 0.0
 
+    inputs: ClassVar[Literal["text"]] = "text"
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens that have a position; None: no limit."""
+        return self.positions.count if isinstance(self.positions, LearnedConfig) else None
+
 
 class Embedding(nn.Module):
     """token · scale + position + segment, then norm and dropout."""
@@ -37,12 +45,16 @@ class Embedding(nn.Module):
         self.scale, self.dropout = config.scale, config.dropout
         self.token, self.position, self.sum = Tap(), Tap(), Tap()
 
-    def forward(self, ids: Tensor, *, positions: Tensor, bound: int, segments: Tensor | None = None) -> Tensor:
+    @property
+    def token_table(self) -> Tensor:
+        return self.tokens.table
+
+    def forward(self, ids: Tensor, *, positions: Tensor, max_position: int, segments: Tensor | None = None) -> Tensor:
         x = self.token(self.tokens(ids))  # (batch, length, width)
         if self.scale != 1.0:
             x = x * self.scale
         if self.positions is not None:
-            x = x + self.position(self.positions(positions, bound)).to(x.dtype)
+            x = x + self.position(self.positions(positions, max_position)).to(x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         if self.norm is not None:
@@ -66,6 +78,10 @@ class PatchConfig:
     bias: bool = True
     dropout: float = 0.0
 
+    inputs: ClassVar[Literal["image"]] = "image"
+    vocab: ClassVar[int] = 0
+    max_length: ClassVar[None] = None
+
     @property
     def count(self) -> int:
         return (self.image[0] // self.patch[0]) * (self.image[1] // self.patch[1])
@@ -81,6 +97,8 @@ class PatchEmbedding(nn.Module):
         self.first = nn.Parameter(torch.zeros(1, 1, config.width))
         self.positions = nn.Parameter(torch.zeros(1, config.count + 1, config.width))
         self.patch, self.sum = Tap(), Tap()
+
+    token_table: ClassVar[None] = None
 
     def forward(self, images: Tensor) -> Tensor:  # (batch, channel, height, width)
         high, wide = self.config.patch

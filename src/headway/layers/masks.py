@@ -53,9 +53,9 @@ class Mask:
 CAUSAL = Mask(causal=True)
 
 
-def padding(mask: Tensor) -> Mask:
+def padding(padding_mask: Tensor) -> Mask:
     """From (batch, key) with nonzero = a real token. A mask without any padding is no mask."""
-    keep = mask.bool()
+    keep = padding_mask.bool()
     return Mask() if bool(keep.all()) else Mask(keep[:, None, None, :])
 
 

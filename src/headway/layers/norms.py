@@ -65,10 +65,10 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(width))
         self.register_buffer("running_var", torch.ones(width))
 
-    def forward(self, x: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """`x` is (batch, length, width); `keep` is (batch, length), True = a real token."""
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """`x` is (batch, length, width); `padding_mask` is (batch, length), True = a real token."""
         if self.training:
-            real = x.flatten(0, -2) if keep is None else x[keep.bool()]  # (tokens, width)
+            real = x.flatten(0, -2) if padding_mask is None else x[padding_mask.bool()]  # (tokens, width)
             mean, var = real.mean(0), real.var(0, unbiased=False)
             with torch.no_grad():
                 unbiased = var * (len(real) / max(len(real) - 1, 1))

@@ -33,7 +33,7 @@ class LearnedPositions(nn.Module):
         self.table = TokenTable(config.count + config.offset, width)
         self.offset = config.offset
 
-    def forward(self, positions: Tensor, bound: int) -> Tensor:  # (batch, length) → (batch, length, width)
+    def forward(self, positions: Tensor, max_position: int) -> Tensor:  # (batch, length) → (batch, length, width)
         return self.table(positions + self.offset if self.offset else positions)
 
 
@@ -45,10 +45,10 @@ class SinusoidalPositions(nn.Module):
         self.width, self.layout = width, config.layout
         self._table: Tensor | None = None
 
-    def forward(self, positions: Tensor, bound: int) -> Tensor:  # (batch, length) → (batch, length, width)
-        """Every position is below `bound`, which the caller knows without asking the device."""
-        if self._table is None or len(self._table) < bound or self._table.device != positions.device:
-            count = max(2 * bound, 512)
+    def forward(self, positions: Tensor, max_position: int) -> Tensor:  # (batch, length) → (batch, length, width)
+        """Every position is below `max_position`, which the caller knows without asking the device."""
+        if self._table is None or len(self._table) < max_position or self._table.device != positions.device:
+            count = max(2 * max_position, 512)
             self._table = sinusoids(count, self.width, layout=self.layout).to(positions.device)
         return self._table[positions]
 
@@ -102,19 +102,19 @@ class Rotary:
         self.config = config
         self._tables: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
-    def __call__(self, positions: Tensor, bound: int, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """(batch, length) positions, each below `bound` → cos, sin of shape (batch, 1, length, size/2)."""
+    def __call__(self, positions: Tensor, max_position: int, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(batch, length) positions, each below `max_position` → cos, sin of shape (batch, 1, length, size/2)."""
         scaling = self.config.scaling
         if scaling is not None and scaling.kind in ("dynamic", "longrope"):  # angles depend on each row's length
             cos, sin = self._turns(positions.float(), positions.amax(-1) + 1)
         else:
-            cos, sin = self._table(positions, bound)
+            cos, sin = self._table(positions, max_position)
         return cos[:, None].to(dtype), sin[:, None].to(dtype)
 
-    def _table(self, positions: Tensor, bound: int) -> tuple[Tensor, Tensor]:
+    def _table(self, positions: Tensor, max_position: int) -> tuple[Tensor, Tensor]:
         table = self._tables.get(positions.device)
-        if table is None or len(table[0]) < bound:
-            count = max(512, 2 * bound)
+        if table is None or len(table[0]) < max_position:
+            count = max(512, 2 * max_position)
             table = self._turns(torch.arange(count, dtype=torch.float32, device=positions.device), None)
             self._tables[positions.device] = table
         return table[0][positions], table[1][positions]

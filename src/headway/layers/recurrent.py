@@ -22,11 +22,13 @@ class AdditiveAttention(nn.Module):
         self.energy = Linear(hidden, 1, bias=False)
         self.weights = Tap()
 
-    def forward(self, state: Tensor, *, memory: Tensor, keys: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, state: Tensor, *, memory: Tensor, keys: Tensor, padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """state (batch, state); memory (batch, source, memory); keys = self.key(memory), computed once.
         → context (batch, memory), weights (batch, source)."""
         scores = self.energy(torch.tanh(self.query(state)[:, None] + keys))[..., 0]  # (batch, source)
-        if keep is not None:
-            scores = scores.masked_fill(~keep, -math.inf)
+        if padding_mask is not None:
+            scores = scores.masked_fill(~padding_mask, -math.inf)
         weights = scores.softmax(-1)
         return (weights[:, None] @ memory)[:, 0], weights

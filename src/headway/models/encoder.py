@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.layers.embeddings import Embedding, PatchConfig, PatchEmbedding
 from headway.models.config import EncoderConfig
 from headway.models.heads import build_head
 from headway.models.outputs import Output
+from headway.models.protocol import Inputs, Model, Part
 from headway.models.stack import Stack, positions_of
 
 
-class Encoder(nn.Module):
+class Encoder(Model):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
@@ -21,37 +22,65 @@ class Encoder(nn.Module):
         self.stack = Stack(config.stack)
         self.head = build_head(width, 0 if images else embedding.vocab, config.head)  # type: ignore[union-attr]
 
+    @property
+    def parts(self) -> list[Part]:
+        return [Part("encoder", "", self)]
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.config.embedding.inputs
+
+    @property
+    def max_length(self) -> int | None:
+        return self.config.embedding.max_length
+
+    @property
+    def vocab_size(self) -> int | None:
+        return self.config.embedding.vocab or None
+
+    @property
+    def token_table(self) -> Tensor | None:
+        return self.embedding.token_table
+
     def forward(
         self,
         inputs: Tensor,  # token ids (batch, length), or images (batch, channel, height, width)
         *,
-        mask: Tensor | None = None,  # (batch, length), nonzero = a real token
+        padding_mask: Tensor | None = None,  # (batch, length), nonzero = a real token
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        packing: Tensor | tuple[int, ...] | None = None,
-        asked: Tensor | None = None,  # for heads that say words: only at these positions (batch, length)
+        sequence_lengths: Tensor | tuple[int, ...] | None = None,
+        logit_positions: Tensor | None = None,  # for heads that say words: only at these positions (batch, length)
     ) -> Output:
-        hidden = self.encode(inputs, mask=mask, segments=segments, positions=positions, packing=packing)
+        hidden = self.encode(
+            inputs, padding_mask=padding_mask, segments=segments, positions=positions, sequence_lengths=sequence_lengths
+        )
         if self.head is None:
             return Output(hidden)
-        table = self.embedding.tokens.table if isinstance(self.embedding, Embedding) else None
-        return self.head(hidden, table=table, mask=mask, **({} if asked is None else {"asked": asked}))
+        return self.head(
+            hidden,
+            table=self.token_table,
+            padding_mask=padding_mask,
+            **({} if logit_positions is None else {"logit_positions": logit_positions}),
+        )
 
     def encode(
         self,
         inputs: Tensor,
         *,
-        mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        packing: Tensor | tuple[int, ...] | None = None,
+        sequence_lengths: Tensor | tuple[int, ...] | None = None,
     ) -> Tensor:  # (batch, length, width)
-        keep = None if mask is None else mask.bool()
+        keep = None if padding_mask is None else padding_mask.bool()
         if isinstance(self.embedding, PatchEmbedding):
             x = self.embedding(inputs)
-            at, bound = positions_of(x.shape[1], past=0, keep=keep, given=positions, device=x.device)
+            at, max_position = positions_of(x.shape[1], past=0, keep=keep, given=positions, device=x.device)
         else:
             length = inputs.shape[1]
-            at, bound = positions_of(length, past=0, keep=keep, given=positions, device=inputs.device)
-            x = self.embedding(inputs, positions=at, bound=bound, segments=segments)
-        return self.stack(x, positions=at, bound=bound, keep=keep, packing=packing)
+            at, max_position = positions_of(length, past=0, keep=keep, given=positions, device=inputs.device)
+            x = self.embedding(inputs, positions=at, max_position=max_position, segments=segments)
+        return self.stack(
+            x, positions=at, max_position=max_position, padding_mask=keep, sequence_lengths=sequence_lengths
+        )

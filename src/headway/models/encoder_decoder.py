@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.layers.cache import KeyValueCache
 from headway.layers.embeddings import Embedding
@@ -11,9 +11,10 @@ from headway.models.config import EncoderDecoderConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.outputs import Output
+from headway.models.protocol import HeadKind, Inputs, Model, Part
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Model):
     def __init__(self, config: EncoderDecoderConfig):
         super().__init__()
         self.config = config
@@ -23,19 +24,75 @@ class EncoderDecoder(nn.Module):
             assert isinstance(self.encoder.embedding, Embedding)
             self.decoder.embedding.tokens = self.encoder.embedding.tokens
 
+    @property
+    def generates(self) -> bool:
+        return self.decoder.generates
+
+    @property
+    def reads_source(self) -> bool:
+        return True
+
+    @property
+    def head_kind(self) -> HeadKind | None:
+        return self.decoder.head_kind
+
+    @property
+    def parts(self) -> list[Part]:
+        return [Part("encoder", "encoder.", self.encoder), Part("decoder", "decoder.", self.decoder)]
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.encoder.inputs
+
+    @property
+    def start_id(self) -> int:
+        return self.config.start_id
+
+    @property
+    def shares_tokens(self) -> bool:
+        return self.config.shared_embedding
+
+    @property
+    def max_length(self) -> int | None:
+        return self.encoder.max_length
+
+    @property
+    def max_context(self) -> int | None:
+        return self.decoder.max_context
+
+    @property
+    def vocab_size(self) -> int:
+        return self.decoder.vocab_size
+
+    @property
+    def source_vocab_size(self) -> int | None:
+        return self.encoder.vocab_size
+
+    @property
+    def token_table(self) -> Tensor:
+        return self.decoder.token_table
+
+    @property
+    def rotary_depends_on_length(self) -> bool:
+        return self.decoder.rotary_depends_on_length
+
     def forward(
         self,
-        ids: Tensor,  # (batch, source)
+        inputs: Tensor,  # the encoder's inputs: token ids (batch, source)
         *,
         decoder_ids: Tensor,  # (batch, target), shifted right: starts with start_id
-        mask: Tensor | None = None,
-        decoder_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        decoder_padding_mask: Tensor | None = None,
         positions: Tensor | None = None,
         decoder_positions: Tensor | None = None,
     ) -> Output:
-        memory = self.encoder.encode(ids, mask=mask, positions=positions)
+        memory = self.encoder.encode(inputs, padding_mask=padding_mask, positions=positions)
         output = self.decoder(
-            decoder_ids, mask=decoder_mask, positions=decoder_positions, memory=memory, memory_mask=mask
+            decoder_ids,
+            padding_mask=decoder_padding_mask,
+            positions=decoder_positions,
+            memory=memory,
+            memory_padding_mask=padding_mask,
         )
         output.memory = memory
         return output
@@ -43,7 +100,7 @@ class EncoderDecoder(nn.Module):
     def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> KeyValueCache:
         """Reads the source once; `step` then needs only the cache."""
         cache = self.decoder.new_cache(capacity=capacity)
-        cache.memory, cache.memory_mask = self.encoder.encode(ids, mask=mask), mask
+        cache.memory, cache.memory_mask = self.encoder.encode(ids, padding_mask=mask), mask
         return cache
 
     def step(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:

@@ -1,4 +1,4 @@
-"""From hidden states to what is asked: words, labels for the whole or for each token, a pooled vector."""
+"""From hidden states to outputs: tokens, labels for the whole or for each token, a pooled vector."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Head(nn.Module, ABC):
     is_head = True  # optimisers treat what lies below as an output layer
 
     @abstractmethod
-    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
-        """`table` is the token embedding's weight, for tied vocabularies; `mask` is (batch, length)."""
+    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
+        """`table` is the token embedding's weight, for tied vocabularies; `padding_mask` is (batch, length)."""
 
 
 class LanguageHead(Head):
@@ -44,17 +44,19 @@ class LanguageHead(Head):
         hidden: Tensor,
         *,
         table: Tensor | None,
-        mask: Tensor | None,
-        asked: Tensor | None = None,  # (batch, length), True = a position whose word is asked for; None: every one
+        padding_mask: Tensor | None,
+        logit_positions: Tensor | None = None,  # (batch, length), True = a position to score; None: all
     ) -> Output:
-        x = hidden if asked is None else hidden[asked]
+        x = hidden if logit_positions is None else hidden[logit_positions]
         if self.dense is not None and self.activation is not None and self.norm is not None:
             x = self.norm(self.activation(self.dense(x)))
         if self.scale != 1.0:
             x = x * self.scale
         weight = table if self.project is None else self.project.table
         assert weight is not None
-        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab) or (asked, vocab)
+        return Output(
+            hidden, logits=F.linear(x, weight, self.bias)
+        )  # (batch, length, vocab) or (logit_positions, vocab)
 
 
 class ClassifyHead(Head):
@@ -65,8 +67,8 @@ class ClassifyHead(Head):
         self.activation = ACTIVATIONS[config.dense] if config.dense else None
         self.project = Linear(width, config.labels, bias=config.bias)
 
-    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
-        pooled = pool(hidden, mask, self.pool)  # (batch, width)
+    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
+        pooled = pool(hidden, padding_mask, self.pool)  # (batch, width)
         if self.dense is not None and self.activation is not None:
             pooled = self.activation(self.dense(_drop(pooled, self) if self.dense_dropout else pooled))
         return Output(hidden, logits=self.project(_drop(pooled, self)), pooled=pooled)  # (batch, labels)
@@ -78,7 +80,7 @@ class TokenHead(Head):
         self.dropout = config.dropout
         self.project = Linear(width, config.labels, bias=config.bias)
 
-    def forward(self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None) -> Output:
+    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
         return Output(hidden, logits=self.project(_drop(hidden, self)))  # (batch, length, labels)
 
 
@@ -91,14 +93,21 @@ class Pooler(Head):
         self.language = LanguageHead(width, vocab, config.language) if config.language else None
 
     def forward(
-        self, hidden: Tensor, *, table: Tensor | None, mask: Tensor | None, asked: Tensor | None = None
+        self,
+        hidden: Tensor,
+        *,
+        table: Tensor | None,
+        padding_mask: Tensor | None,
+        logit_positions: Tensor | None = None,
     ) -> Output:
-        pooled = self.activation(self.dense(pool(hidden, mask, "first")))
+        pooled = self.activation(self.dense(pool(hidden, padding_mask, "first")))
         output = Output(hidden, pooled=pooled)
         if self.next_sentence is not None:
             output.logits = output.next_sentence = self.next_sentence(pooled)
         if self.language is not None:
-            output.logits = self.language(hidden, table=table, mask=mask, asked=asked).logits
+            output.logits = self.language(
+                hidden, table=table, padding_mask=padding_mask, logit_positions=logit_positions
+            ).logits
         return output
 
 
@@ -116,11 +125,11 @@ def build_head(width: int, vocab: int, config: HeadConfig | None) -> Head | None
             return Pooler(width, vocab, config)
 
 
-def pool(hidden: Tensor, mask: Tensor | None, how: str) -> Tensor:
+def pool(hidden: Tensor, padding_mask: Tensor | None, how: str) -> Tensor:
     """(batch, length, width) → (batch, width): the first or last real token, or the mean of the real ones."""
-    if mask is None:
+    if padding_mask is None:
         return {"first": lambda: hidden[:, 0], "last": lambda: hidden[:, -1], "mean": lambda: hidden.mean(1)}[how]()
-    keep = mask.bool()
+    keep = padding_mask.bool()
     if how == "mean":
         weight = keep[:, :, None].to(hidden.dtype)
         return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)

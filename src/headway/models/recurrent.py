@@ -15,23 +15,24 @@ from headway.layers.linear import Linear
 from headway.layers.recurrent import AdditiveAttention
 from headway.models.config import RecurrentConfig
 from headway.models.outputs import Output
+from headway.models.protocol import HeadKind, Model
 
 
 class RecurrentCache:
     """The decoder's state between steps, and the source it looks at."""
 
-    def __init__(self, *, state: Tensor, memory: Tensor, keys: Tensor, keep: Tensor | None):
-        self.state, self.memory, self.keys, self.keep = state, memory, keys, keep
+    def __init__(self, *, state: Tensor, memory: Tensor, keys: Tensor, padding_mask: Tensor | None):
+        self.state, self.memory, self.keys, self.padding_mask = state, memory, keys, padding_mask
         self.length = 0
 
     def select(self, rows: Tensor) -> None:
-        for name in ("state", "memory", "keys", "keep"):
+        for name in ("state", "memory", "keys", "padding_mask"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))
 
 
-class RecurrentEncoderDecoder(nn.Module):
+class RecurrentEncoderDecoder(Model):
     def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.config = config
@@ -44,31 +45,64 @@ class RecurrentEncoderDecoder(nn.Module):
         self.mix = Linear(3 * hidden + width, width)
         self.dropout = config.dropout
 
+    @property
+    def generates(self) -> bool:
+        return True
+
+    @property
+    def reads_source(self) -> bool:
+        return True
+
+    @property
+    def shares_tokens(self) -> bool:
+        return True
+
+    @property
+    def start_id(self) -> int:
+        return self.config.start_id
+
+    @property
+    def head_kind(self) -> HeadKind:
+        return "language"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.embedding.vocab
+
+    @property
+    def token_table(self) -> Tensor:
+        return self.embedding.tokens.table
+
     def forward(
-        self, ids: Tensor, *, decoder_ids: Tensor, mask: Tensor | None = None, decoder_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        *,
+        decoder_ids: Tensor,
+        padding_mask: Tensor | None = None,
+        decoder_padding_mask: Tensor | None = None,
     ) -> Output:
         """Teacher forcing: the right words so far are given at every step."""
-        logits, hidden, memory = self._write(decoder_ids, self.start(ids, mask=mask))
+        logits, hidden, memory = self._write(decoder_ids, self.start(inputs, mask=padding_mask))
         return Output(hidden, logits=logits, memory=memory)
 
     def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> RecurrentCache:
         memory, last = self._read(ids, mask)
-        keep = None if mask is None else mask.bool()
+        padding_mask = None if mask is None else mask.bool()
         return RecurrentCache(
-            state=torch.tanh(self.bridge(last)), memory=memory, keys=self.cross.key(memory), keep=keep
+            state=torch.tanh(self.bridge(last)), memory=memory, keys=self.cross.key(memory), padding_mask=padding_mask
         )
 
     def step(self, ids: Tensor, cache: RecurrentCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
         logits, _, _ = self._write(ids, cache)
         return logits[:, -1] if last else logits
 
-    def _read(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _read(self, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """(memory (batch, source, 2·hidden), the backward reading's last state). Padding is not read."""
         x = self._drop(self._embed(ids))
-        if mask is None:
+        if padding_mask is None:
             memory, last = self.encoder(x)
             return memory, last[1]
-        lengths = mask.long().sum(1).cpu()
+        lengths = padding_mask.long().sum(1).cpu()
         packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
         memory, _ = pad_packed_sequence(packed, batch_first=True, total_length=ids.shape[1])
         return memory, last[1]
@@ -77,7 +111,9 @@ class RecurrentEncoderDecoder(nn.Module):
         words = self._embed(ids)  # (batch, target, width)
         states, weights = [], []
         for word in words.unbind(1):
-            context, weight = self.cross(cache.state, memory=cache.memory, keys=cache.keys, keep=cache.keep)
+            context, weight = self.cross(
+                cache.state, memory=cache.memory, keys=cache.keys, padding_mask=cache.padding_mask
+            )
             cache.state = self.decoder(torch.cat([self._drop(word), context], dim=-1), cache.state)
             states.append(torch.cat([cache.state, context, word], dim=-1))
             weights.append(weight)
@@ -87,7 +123,7 @@ class RecurrentEncoderDecoder(nn.Module):
         return F.linear(hidden, self.embedding.tokens.weight), hidden, cache.memory
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.embedding(ids, positions=ids, bound=0)  # no positions: the order is in the recurrence
+        return self.embedding(ids, positions=ids, max_position=0)  # no positions: the order is in the recurrence
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.dropout) if self.training and self.dropout else x

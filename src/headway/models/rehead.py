@@ -1,4 +1,4 @@
-"""A trained model asked something new: the same weights below, a fresh head on top (BERT, Devlin et al.
+"""A trained model logit_positions something new: the same weights below, a fresh head on top (BERT, Devlin et al.
 2019)."""
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from torch import nn
 
 from headway.errors import ConfigError
 from headway.layers.embeddings import PatchConfig
-from headway.layers.positions import LearnedConfig
 from headway.models.build import build
-from headway.models.config import DecoderConfig, EncoderConfig, HeadConfig, PoolerConfig
+from headway.models.config import HeadConfig, PoolerConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.heads import ClassifyHead, Head, LanguageHead, Pooler, TokenHead, build_head
@@ -37,8 +36,8 @@ def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder |
     return fresh.train(model.training)
 
 
-def chooser(model: nn.Module) -> LanguageHead | ClassifyHead | TokenHead:
-    """The head whose logits are all that a model's answer is chosen by."""
+def logit_head(model: nn.Module) -> LanguageHead | ClassifyHead | TokenHead:
+    """The head whose logits alone decide the prediction."""
     head = getattr(model, "head", None)
     if isinstance(head, LanguageHead | ClassifyHead | TokenHead):
         return head
@@ -48,10 +47,10 @@ def chooser(model: nn.Module) -> LanguageHead | ClassifyHead | TokenHead:
 
 
 @torch.no_grad()
-def soften(model: nn.Module, temperature: float) -> None:
+def apply_temperature(model: nn.Module, temperature: float) -> None:
     """Divides the model's logits by a number, in its weights: those of the output layer or, where these are the token
     embedding too, the scale before it."""
-    head = chooser(model)
+    head = logit_head(model)
     last: nn.Module | None = head.project
     if last is None:
         assert isinstance(head, LanguageHead) and isinstance(model, Encoder | Decoder)
@@ -61,17 +60,6 @@ def soften(model: nn.Module, temperature: float) -> None:
     for part in (last.weight, getattr(last, "bias", None), getattr(head, "bias", None)):
         if isinstance(part, nn.Parameter):
             part.div_(temperature)
-
-
-def most_tokens(model: nn.Module) -> int | None:
-    """The longest input that a model can read; None where its positions have no end."""
-    config = model.config
-    if isinstance(config, DecoderConfig) and config.context is not None:
-        return config.context
-    if isinstance(config, EncoderConfig | DecoderConfig) and not isinstance(config.embedding, PatchConfig):
-        positions = config.embedding.positions
-        return positions.count if isinstance(positions, LearnedConfig) else None
-    return None
 
 
 def pooler_of(model: nn.Module) -> PoolerConfig | None:

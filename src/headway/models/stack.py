@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.layers import masks
-from headway.layers.attend import EVERYTHING
+from headway.layers.attend import NO_MASK
 from headway.layers.block import Block, normalise
 from headway.layers.cache import KeyValueCache
 from headway.layers.dropout import drop
@@ -38,26 +38,26 @@ class Stack(nn.Module):
         x: Tensor,  # (batch, length, width)
         *,
         positions: Tensor,  # (batch or 1, length)
-        bound: int,  # no position reaches it
-        keep: Tensor | None = None,  # (batch, key), False = padding; with a cache it covers the past too
-        packing: Tensor | tuple[int, ...] | None = None,  # which tokens see each other: see masks.segments
+        max_position: int,  # no position reaches it
+        padding_mask: Tensor | None = None,  # (batch, key), False = padding; with a cache it covers the past too
+        sequence_lengths: Tensor | tuple[int, ...] | None = None,  # which tokens see each other: see masks.segments
         cache: KeyValueCache | None = None,
         memory: Tensor | None = None,
-        memory_keep: Tensor | None = None,
+        memory_padding_mask: Tensor | None = None,
         last: bool = False,  # only the last token is wanted
     ) -> Tensor:
         queries = x.shape[1]
         keys = queries + (cache.length if cache is not None else 0)
-        mask = CAUSAL if self.config.causal else EVERYTHING
-        if keep is not None:
-            mask = mask & masks.padding(keep)
-        if packing is not None:
-            mask = mask & masks.segments(packing)
-        memory_mask = EVERYTHING if memory_keep is None else masks.padding(memory_keep)
-        rotary = None if self.rotary is None else self.rotary(positions, bound, dtype=x.dtype)
+        mask = CAUSAL if self.config.causal else NO_MASK
+        if padding_mask is not None:
+            mask = mask & masks.padding(padding_mask)
+        if sequence_lengths is not None:
+            mask = mask & masks.segments(sequence_lengths)
+        memory_mask = NO_MASK if memory_padding_mask is None else masks.padding(memory_padding_mask)
+        rotary = None if self.rotary is None else self.rotary(positions, max_position, dtype=x.dtype)
         bias = self._score_bias(queries, keys, x.device)
-        real = keep[:, -queries:] if keep is not None else None
-        alone = last and queries > LAST and packing is None and not self._heard()
+        new_padding_mask = padding_mask[:, -queries:] if padding_mask is not None else None
+        alone = last and queries > LAST and sequence_lengths is None and not self._heard()
         for layer, block in enumerate(self.blocks):
             ends = alone and layer == len(self.blocks) - 1
             if ends:
@@ -71,12 +71,12 @@ class Stack(nn.Module):
                 memory=memory,
                 memory_mask=memory_mask,
                 cross_cache=cache.cross[layer] if cache is not None else None,
-                keep=real,
+                padding_mask=new_padding_mask,
                 last=LAST if ends else 0,
             )
-        if alone and real is not None:
-            real = real[:, -LAST:]
-        x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, real))
+        if alone and new_padding_mask is not None:
+            new_padding_mask = new_padding_mask[:, -LAST:]
+        x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, new_padding_mask))
         x = x[:, -1:] if last else x
         dropout = self.config.final_dropout if self.training else 0.0
         return drop(x, dropout) if dropout else x
@@ -103,8 +103,7 @@ class Stack(nn.Module):
 def positions_of(
     length: int, *, past: int, keep: Tensor | None, given: Tensor | None, device: torch.device
 ) -> tuple[Tensor, int]:
-    """(positions, bound) of the last `length` tokens. Counted over real tokens, so that padding, left or right, changes
-    nothing for them."""
+    """(positions, their bound) of the last `length` tokens, counted over real tokens: padding shifts nothing."""
     if given is not None:
         return given, int(given.max()) + 1
     if keep is None:

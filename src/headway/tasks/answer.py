@@ -22,7 +22,7 @@ from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import most_tokens, with_head
+from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
 from headway.tasks.distributed import distributed_map
@@ -70,7 +70,7 @@ class Answer(Task):
 
     def adapt(self, model: nn.Module) -> nn.Module:
         encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        self.limit = min(self.limit, encoder.max_length or self.limit)
         head = encoder.config.head
         if isinstance(head, TokenHeadConfig) and head.answer:
             return encoder
@@ -118,7 +118,7 @@ class Answer(Task):
         ids = [example["ids"] for example in examples]
         inputs = without_none(
             inputs=pad(ids, self.tokenizer.pad_id or 0),
-            mask=padding_mask(ids),
+            padding_mask=padding_mask(ids),
             segments=pad([example["segments"] for example in examples], 0),
         )
         targets = {name: torch.from_numpy(np.stack([e[name] for e in examples]).astype(np.int64)) for name in MARKS}

@@ -18,7 +18,7 @@ from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import most_tokens, pooler_of, with_head
+from headway.models.rehead import pooler_of, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import Classification
 from headway.tasks.task import Example, ids_array, pad, padding_mask, without_none
@@ -49,7 +49,7 @@ class Classify(Classification):
     def adapt(self, model: nn.Module) -> nn.Module:
         if not isinstance(model, Encoder | Decoder) or not isinstance(model.config.embedding, EmbeddingConfig):
             raise ConfigError("classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …)")
-        self.limit = min(self.limit, most_tokens(model) or self.limit)
+        self.limit = min(self.limit, model.max_length or self.limit)
         return with_head(model, self._head(model))
 
     def _head(self, model: Encoder | Decoder) -> ClassifyHeadConfig:
@@ -78,7 +78,7 @@ class Classify(Classification):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         texts = [example["ids"] for example in examples]
-        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=padding_mask(texts))
+        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), padding_mask=padding_mask(texts))
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)
 
     def token_lengths(self, row: Row) -> dict[str, int]:

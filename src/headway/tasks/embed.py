@@ -20,7 +20,6 @@ from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.heads import pool
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import most_tokens
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.task import Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
@@ -55,7 +54,7 @@ class Embed(Task):
 
     def adapt(self, model: nn.Module) -> nn.Module:
         encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        self.limit = min(self.limit, encoder.max_length or self.limit)
         return without_head(encoder)
 
     # --- learning
@@ -72,7 +71,7 @@ class Embed(Task):
         """The first halves, then the second halves. Pairs that share a text are not each other's negatives."""
         firsts, seconds = [e["a"] for e in examples], [e["b"] for e in examples]
         texts = [*firsts, *seconds]
-        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), mask=padding_mask(texts))
+        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), padding_mask=padding_mask(texts))
         return Batch(inputs, {"same": _shared(firsts) | _shared(seconds)}, count=len(examples), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -96,7 +95,7 @@ class Embed(Task):
 
         def work(chunk: Sequence[int]) -> Tensor:
             rows = [ids[i] for i in chunk]
-            inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows))
+            inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
             return vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}).cpu()
 
         found = torch.cat([vectors for _, vectors in distributed_map(batches(order, size), work)])
@@ -147,7 +146,7 @@ class Embed(Task):
 def vectors_of(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     """(text, width): the mean over a text's tokens, of length 1."""
     hidden = model(**inputs).hidden
-    return F.normalize(pool(hidden, inputs.get("mask"), "mean"), dim=-1)
+    return F.normalize(pool(hidden, inputs.get("padding_mask"), "mean"), dim=-1)
 
 
 def _shared(texts: Sequence[np.ndarray]) -> Tensor:

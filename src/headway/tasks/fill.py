@@ -27,7 +27,7 @@ from headway.models.config import (
     TransformConfig,
 )
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import most_tokens, with_head
+from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.masking import Masking
@@ -81,7 +81,7 @@ class Fill(Task):
     def adapt(self, model: nn.Module) -> nn.Module:
         """A model that was pre-trained without next sentences goes on without them."""
         encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        self.limit = min(self.limit, encoder.max_length or self.limit)
         head = encoder.config.head
         if isinstance(head, LanguageHeadConfig):
             self.next_sentence = False
@@ -148,23 +148,23 @@ class Fill(Task):
             segments.append(kinds)
             follows.append(label if len(second) else IGNORE)
         targets = {"ids": pad(wanted, IGNORE)}  # (batch, length)
-        inputs = without_none(inputs=pad(shown, self.tokenizer.pad_id or 0), mask=padding_mask(shown))
+        inputs = without_none(inputs=pad(shown, self.tokenizer.pad_id or 0), padding_mask=padding_mask(shown))
         if self.next_sentence:
             inputs["segments"] = pad(segments, 0)
             targets["next_sentence"] = torch.tensor(follows)
-        inputs["asked"] = targets["ids"] != IGNORE  # only there the vocabulary is gone through
-        return Batch(inputs, targets, count=int(inputs["asked"].sum()), where=where)
+        inputs["logit_positions"] = targets["ids"] != IGNORE  # only there the vocabulary is gone through
+        return Batch(inputs, targets, count=int(inputs["logit_positions"].sum()), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Mean over hidden tokens, plus mean over pairs. A pair weighs as many as it has hidden tokens, so that the sum
         is the same however the batch is split."""
-        output, asked = model(**batch.inputs), batch.inputs["asked"]
-        masked = F.cross_entropy(output.logits, batch.targets["ids"][asked], reduction="sum")
+        output, positions = model(**batch.inputs), batch.inputs["logit_positions"]
+        masked = F.cross_entropy(output.logits, batch.targets["ids"][positions], reduction="sum")
         if "next_sentence" not in batch.targets:
             return Loss(masked)
         label = batch.targets["next_sentence"]
         each = F.cross_entropy(output.next_sentence, label, ignore_index=IGNORE, reduction="none")  # (batch,)
-        follows = (each * asked.sum(1)).sum()
+        follows = (each * positions.sum(1)).sum()
         return Loss(masked + follows, {"masked": masked, "next_sentence": follows})
 
     # --- using
@@ -182,7 +182,7 @@ class Fill(Task):
         for chunk in batches(order, 32):
             rows = [asked[i] for i in chunk]
             batch = Batch(
-                without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows)),
+                without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows)),
                 {},
                 count=0,
                 where=[],
@@ -240,7 +240,7 @@ class Fill(Task):
         def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
-            output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["asked"]]
+            output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["logit_positions"]]
             logits = output.logits.float()  # (hidden token, vocabulary)
             lost = float(F.cross_entropy(logits, wanted, reduction="sum"))
             numbers = [lost, int((logits.argmax(-1) == wanted).sum()), 0, 0]

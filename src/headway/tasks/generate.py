@@ -82,7 +82,7 @@ class Generate(Task):
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])
         inputs, targets = windows[:, :-1], windows[:, 1:]  # (batch, context)
-        return Batch({"ids": inputs}, {"ids": targets}, count=targets.numel(), where=where)
+        return Batch({"inputs": inputs}, {"ids": targets}, count=targets.numel(), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         logits = model(**batch.inputs).logits

@@ -22,7 +22,7 @@ from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import most_tokens, with_head
+from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import label_index, logits_of
 from headway.tasks.distributed import distributed_map
@@ -73,7 +73,7 @@ class Tag(Task):
 
     def adapt(self, model: nn.Module) -> nn.Module:
         encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, most_tokens(encoder) or self.limit)
+        self.limit = min(self.limit, encoder.max_length or self.limit)
         return with_head(encoder, TokenHeadConfig(len(self.labels), dropout=0.1))
 
     # --- reading
@@ -135,7 +135,7 @@ class Tag(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         rows, tags = [example["ids"] for example in examples], [example["tags"] for example in examples]
-        inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), mask=padding_mask(rows))
+        inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
         count = sum(int((tag != IGNORE).sum()) for tag in tags)
         return Batch(inputs, {"tags": pad(tags, IGNORE)}, count=count, where=where)
 
@@ -153,7 +153,7 @@ class Tag(Task):
 
         def work(chunk: Sequence[tuple[int, Reading]]) -> torch.Tensor:
             ids = [reading.ids for _, reading in chunk]
-            inputs = without_none(inputs=pad(ids, self.tokenizer.pad_id or 0), mask=padding_mask(ids))
+            inputs = without_none(inputs=pad(ids, self.tokenizer.pad_id or 0), padding_mask=padding_mask(ids))
             logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
             return logits.float().log_softmax(-1).cpu()  # (reading, token, label)
 

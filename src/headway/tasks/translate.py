@@ -104,7 +104,7 @@ class Translate(Task):
         sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
-        inputs = without_none(ids=pad(sources, fill), mask=padding_mask(sources), decoder_ids=shifted)
+        inputs = without_none(inputs=pad(sources, fill), padding_mask=padding_mask(sources), decoder_ids=shifted)
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:

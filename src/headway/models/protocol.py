@@ -1,0 +1,113 @@
+"""What every model answers about itself, so that no caller has to ask which class it is.
+
+A shape overrides what differs from the defaults; all of them are cheap to read and none touches a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+Shape = Literal["encoder", "decoder", "encoder-decoder", "recurrent"]
+Inputs = Literal["text", "image"]
+HeadKind = Literal["language", "classify", "token", "pooler"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stack of blocks with its front end and head; a one-stack model is its own only part."""
+
+    name: Literal["encoder", "decoder"]
+    prefix: str  # of the names of its modules: "", "encoder." or "decoder."
+    model: Any  # an Encoder or a Decoder
+
+    @property
+    def causal(self) -> bool:
+        return self.model.config.stack.causal
+
+
+class Model(nn.Module):
+    """Base of every shape. `config` is all that is needed to build it again."""
+
+    config: Any
+
+    @property
+    def shape(self) -> Shape:
+        return self.config.shape
+
+    @property
+    def parts(self) -> list[Part]:
+        """The stacks of blocks, in the order of computation; a recurrent model has none."""
+        return []
+
+    @property
+    def output_part(self) -> Part | None:
+        """The part whose head gives the logits."""
+        return self.parts[-1] if self.parts else None
+
+    @property
+    def output_head(self) -> nn.Module | None:
+        """The head that gives the logits, where it is a module of its own."""
+        return None if self.output_part is None else self.output_part.model.head
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the model reads."""
+        return "text"
+
+    @property
+    def head_kind(self) -> HeadKind | None:
+        config = getattr(self.config, "head", None)
+        return None if config is None else config.kind
+
+    @property
+    def generates(self) -> bool:
+        """Whether it has `step` and a head that scores the next token."""
+        return False
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether it generates after reading a source, as an encoder-decoder does."""
+        return False
+
+    @property
+    def start_id(self) -> int | None:
+        """What an answer to a source begins with."""
+        return None
+
+    @property
+    def shares_tokens(self) -> bool:
+        """Whether the ids of a source mean the same in the answer."""
+        return False
+
+    @property
+    def rotary_depends_on_length(self) -> bool:
+        """Whether rotary angles change with the length of the whole text."""
+        return False
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest input that the model can read; None: no limit."""
+        return None
+
+    @property
+    def max_context(self) -> int | None:
+        """Tokens that prompt and answer may have together; None: no limit."""
+        return None
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Tokens that the model can generate, or that it reads where it does not generate; None: it reads no tokens."""
+        return None
+
+    @property
+    def source_vocab_size(self) -> int | None:
+        """Tokens that a source may contain."""
+        return self.vocab_size
+
+    @property
+    def token_table(self) -> Tensor | None:
+        """(vocab, width), or what stands for it; an output layer may be tied to it. None: the model reads no tokens."""
+        return None

@@ -16,12 +16,12 @@ from sentence_transformers import SentenceTransformer
 import headway
 from benchmarks.finetune import minilm
 from benchmarks.timing import interleaved, row, use_threads
-from headway.data.builtin import builtin
+from headway.data.builtin.manual import DOCUMENTS
 
 
 def paragraphs(count: int) -> list[str]:
     """Of Python's language reference, as they come."""
-    documents = [each.fields["text"] for split in ("train", "test") for each in builtin("generate", split=split)]
+    documents = [each.fields["text"] for split in ("train", "test") for each in DOCUMENTS.rows(split=split)]
     found = [" ".join(part.split()) for document in documents for part in document.split("\n\n")]
     found = [text for text in found if any(map(str.isalpha, text))]
     step = max(1, len(found) // count)

@@ -71,10 +71,10 @@ def give_tokenizer(folder: Path, given: Path | None) -> None:
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(given / name, folder / name)
         return
-    from headway.data.builtin import builtin
+    from headway.data.builtin.manual import DOCUMENTS
     from headway.preprocess.text import Tokenizer
 
-    texts = [each.fields["text"] for each in builtin("generate")]
+    texts = [each.fields["text"] for each in DOCUMENTS.rows()]
     Tokenizer.train(texts, kind="bpe", size=8000).save(folder)
 
 

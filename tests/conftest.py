@@ -40,6 +40,7 @@ def real_data() -> Path:
 @pytest.fixture
 def little_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Built-in data sets of a few hundred rows, where what is tested is the way and not the score."""
-    recipes = importlib.import_module("headway.data.builtin").RECIPES
-    for name, recipe in recipes.items():
-        monkeypatch.setitem(recipes, name, dataclasses.replace(recipe, train=600, test=40))
+    tasks = importlib.import_module("headway.tasks")
+    for kind in map(tasks.find, tasks.TASKS):
+        if hasattr(kind.builtin, "train"):
+            monkeypatch.setattr(kind, "builtin", dataclasses.replace(kind.builtin, train=600, test=40))

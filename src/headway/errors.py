@@ -1,4 +1,9 @@
-"""The errors a user can meet. Each message names the file, line or field, and what to do about it."""
+"""The errors Headway raises on purpose. A message names the file, line or field, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class HeadwayError(Exception):
@@ -23,3 +28,15 @@ class TrainingError(HeadwayError):
 
 class InputError(HeadwayError):
     """An input to a model cannot be used."""
+
+
+def closest(name: str, known: Iterable[str], *, n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Up to `n` of the known names that are most like `name`, whatever their case; most like first."""
+    folded = {each.casefold(): each for each in known}
+    return [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n, cutoff)]
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", n: int = 1, cutoff: float = 0.6) -> str:
+    """The question "did you mean 'x'?" for the end of a message; `otherwise` if no known name is like `name`."""
+    close = closest(name, known, n=n, cutoff=cutoff)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise

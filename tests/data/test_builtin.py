@@ -11,10 +11,15 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
-from headway.data.builtin import MANUALS, RECIPES, TASKS, builtin
+from headway import tasks
+from headway.data.builtin.dialogues import DIALOGUES
 from headway.data.builtin.manual import sentences
+from headway.data.builtin.pool import Builtin, Generated
 from headway.data.row import Row
 from headway.errors import ConfigError
+
+SETS: dict[str, Builtin] = {name: tasks.find(name).builtin for name in tasks.TASKS} | {"chat": DIALOGUES}
+GENERATED = {name: each for name, each in SETS.items() if isinstance(each, Generated)}
 
 # ruff: noqa: SIM905 - a list of words reads best as words
 
@@ -39,36 +44,36 @@ def identity(row: Row) -> str:
 
 
 def digest(task: str) -> str:
-    rows = builtin(task, size=10) + builtin(task, split="test", size=10)
+    rows = SETS[task].rows(size=10) + SETS[task].rows(split="test", size=10)
     return hashlib.sha256("\n".join(map(identity, rows)).encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")
 def train() -> dict[str, list[Row]]:
-    return {task: builtin(task) for task in TASKS}
+    return {task: SETS[task].rows() for task in SETS}
 
 
 @pytest.fixture(scope="module")
 def test() -> dict[str, list[Row]]:
-    return {task: builtin(task, split="test") for task in TASKS}
+    return {task: SETS[task].rows(split="test") for task in SETS}
 
 
 def test_fields_sizes_and_places(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
-    assert set(TASKS) == set(FIELDS)
-    for task in TASKS:
+    assert set(SETS) == set(FIELDS)
+    for task in SETS:
         assert all(row.fields.keys() == FIELDS[task] for row in train[task] + test[task])
         assert train[task][0].where == f"builtin/{task}/train:1" and test[task][4].where == f"builtin/{task}/test:5"
-    for task, recipe in RECIPES.items():
+    for task, recipe in GENERATED.items():
         assert (len(train[task]), len(test[task])) == (recipe.train, recipe.test)
     assert (len(train["translate"]), len(test["translate"])) == (12_000, 1_000)
-    assert all(len(builtin(task, size=7)) == 7 for task in TASKS)
+    assert all(len(SETS[task].rows(size=7)) == 7 for task in SETS)
 
 
 def test_test_rows_are_never_training_rows(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
-    for task in TASKS:
+    for task in SETS:
         trained = {identity(row) for row in train[task]}
         assert len(trained) == len(train[task]), f"{task}: a row twice"
-        for seed, rows in ((0, test[task]), (5, builtin(task, split="test", size=10, seed=5))):
+        for seed, rows in ((0, test[task]), (5, SETS[task].rows(split="test", size=10, seed=5))):
             assert not trained & {identity(row) for row in rows}, f"{task}, seed {seed}"
 
 
@@ -87,11 +92,11 @@ def test_same_in_another_process_and_other_with_another_seed() -> None:
     script = "import sys\nfrom test_builtin import digest\nprint(*map(digest, sys.argv[1:]))"
     path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "12"}
-    command = [sys.executable, "-c", script, *TASKS]
+    command = [sys.executable, "-c", script, *SETS]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60)
-    assert found.stdout.split() == [digest(task) for task in TASKS]
-    for task in RECIPES:
-        assert identity(builtin(task, size=5)[0]) != identity(builtin(task, size=5, seed=1)[0])
+    assert found.stdout.split() == [digest(task) for task in SETS]
+    for task in GENERATED:
+        assert identity(SETS[task].rows(size=5)[0]) != identity(SETS[task].rows(size=5, seed=1)[0])
 
 
 FORMATS = [
@@ -283,12 +288,10 @@ def test_dialogues_take_turns_and_remember(train: dict[str, list[Row]]) -> None:
 
 
 def test_bad_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'paint'.*translate"):
-        builtin("paint")
     with pytest.raises(ConfigError, match="train, test"):
-        builtin("tag", split="validation")  # type: ignore[arg-type]
+        SETS["tag"].rows(split="validation")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="at least one"):
-        builtin("tag", size=0)
-    for task in MANUALS:
+        SETS["tag"].rows(size=0)
+    for task in SETS.keys() - GENERATED.keys():
         with pytest.raises(ConfigError, match="too many"):
-            builtin(task, size=100_000)
+            SETS[task].rows(size=100_000)

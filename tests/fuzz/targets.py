@@ -28,7 +28,6 @@ from headway.checkpoints import TensorFiles, read_header, read_json, save_tensor
 from headway.checkpoints.json_tensors import read_json_tensors
 from headway.checkpoints.sentence import sentence_settings
 from headway.data import store_writer
-from headway.data.builtin import builtin
 from headway.data.check import check
 from headway.data.dataset import open_files
 from headway.data.images import image_parts
@@ -187,7 +186,7 @@ def task_label(task: Any) -> str:
 
 @cache
 def _task(name: str) -> Any:
-    rows = builtin(name, size=300)
+    rows = tasks.find(name).builtin.rows(size=300)
     return tasks.find(name).from_data(lambda: iter(rows), tokenizer=None, options={"vocab": 400})
 
 

@@ -9,8 +9,7 @@ import pytest
 
 import headway
 from headway import jobs
-from headway.data.builtin import builtin
-from headway.tasks import TASKS
+from headway.tasks import TASKS, find
 
 pytestmark = pytest.mark.usefixtures("little_data")
 SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 8}
@@ -40,7 +39,9 @@ def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
 
     again = headway.load(tmp_path / "run")
     assert again.task is not None and again.task.name == task
-    given = builtin(task, split="test", size=1)[0].fields["image"] if task == "classify-image" else INPUTS[task]
+    given = (
+        find(task).builtin.rows(split="test", size=1)[0].fields["image"] if task == "classify-image" else INPUTS[task]
+    )
     options = {"max_new_tokens": 5, "seed": 0} if task == "generate" else {}
     first = [answer for _, answer in jobs.run(again, [given, given], **options)]
     assert len(first) == 2

@@ -22,7 +22,7 @@ SMALL = Size(width=64, layers=2, heads=2, dropout=0.0)
 
 def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, DataSet]:
     """The task, an untrained model for it, and its data."""
-    data = open_builtin(name, size=rows)
+    data = open_builtin(tasks.find(name).builtin, size=rows)
     task = tasks.find(name).from_data(data.train, tokenizer=None, options=options)
     model = build(task.config(SMALL, "modern"))
     initialise(model, "modern", seed=0)

@@ -85,7 +85,7 @@ def test_an_untrained_modern_model_knows_nothing(task):
 
 def test_answers_do_not_depend_on_the_company(task):
     model = untrained(task)
-    pictures = [row.fields["image"] for row in open_builtin("classify-image", size=70).train()]
+    pictures = [row.fields["image"] for row in open_builtin(ClassifyImage.builtin, size=70).train()]
     together = task.predict(model, pictures)
     for place in (0, 1, 65, 69):
         [alone] = task.predict(model, [pictures[place]])
@@ -147,7 +147,7 @@ def test_other_starts_are_refused(task):
 
 
 def test_it_learns(tmp_path):
-    whole = open_builtin("classify-image", size=1200)
+    whole = open_builtin(ClassifyImage.builtin, size=1200)
 
     def two(walk):
         return lambda: (row for row in walk() if row.fields["label"] in ("circle", "bar"))

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-TASKS = "generate, translate, summarize, classify, tag, answer, fill, embed, classify-image"
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of: {TASKS}.")]
+from headway.tasks import TASKS
+
+LISTED = "; ".join(f"{name}: {entry.summary}" for name, entry in TASKS.items())
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of: {LISTED}.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a hub id such as owner/name.")]
 Data = Annotated[
     list[Path] | None,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.errors import DataError
+from headway.errors import DataError, closest
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "text": ("text", "sentence", "review", "content", "prompt", "comment", "body", "message", "tweet", "utterance",
@@ -104,9 +103,8 @@ def _named(name: str, column: str, columns: Sequence[str], *, where: str) -> str
 
 
 def _did_you_mean(word: str, columns: Sequence[str]) -> str:
-    folded = {column.casefold(): column for column in columns}
-    close = difflib.get_close_matches(word.casefold(), folded, n=1)
-    return f' Did you mean "{_visible(folded[close[0]])}"?' if close else ""
+    close = closest(word, columns)
+    return f' Did you mean "{_visible(close[0])}"?' if close else ""
 
 
 def _cells(column: str, sample: Sequence[Mapping[str, Any]]) -> list[str]:

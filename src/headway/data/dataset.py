@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 
-from headway.data.builtin import builtin
+from headway.data.builtin.pool import Builtin
 from headway.data.images import image_parts
 from headway.data.read import Row, Rows, guess, read
 from headway.data.split import bare_suffix, find_parts, held_out, inputs
@@ -37,14 +37,14 @@ class DataSet:
     test: RowReader  # what an evaluation asks for: the test part if there is one, else everything in the files
 
 
-def open_builtin(task: str, *, size: int | None = None, seed: int = 0) -> DataSet:
-    """The built-in data; its test part is held out."""
-    train = builtin(task, split="train", size=size, seed=seed)
-    test = builtin(task, split="test", size=None if size is None else max(1, size // 10), seed=seed)
+def open_builtin(builtin: Builtin, *, size: int | None = None, seed: int = 0) -> DataSet:
+    """A built-in data set; its test part is held out."""
+    train = builtin.rows(split="train", size=size, seed=seed)
+    test = builtin.rows(split="test", size=None if size is None else max(1, size // 10), seed=seed)
     return DataSet(
-        f"built-in data for {task}",
+        f"built-in data for {builtin.name}",
         "generated",
-        f"builtin {task} {len(train)} {seed}",
+        f"builtin {builtin.name} {len(train)} {seed}",
         lambda: iter(train),
         lambda: iter(test),
         lambda: iter(test),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from headway.families.family import Family
@@ -35,11 +34,8 @@ MODULES = {  # model_type → the file that knows it
 
 def find(name: str) -> Family:
     if name not in MODULES:
-        close = difflib.get_close_matches(name, MODULES, 1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(
-            f"model_type {name!r} is not a family Headway knows{hint}; known: {', '.join(sorted(MODULES))}"
-        )
+        hint = did_you_mean(name, MODULES, otherwise=f"known: {', '.join(sorted(MODULES))}")
+        raise ConfigError(f"model_type {name!r} is not a supported model family; {hint}")
     module = import_module(f"headway.families.{MODULES[name]}")
     members = getattr(module, "FAMILIES", None) or (module.FAMILY,)
     return next(member for member in members if member.name == name)

@@ -5,14 +5,13 @@ Every key of a foreign config is read, knowingly ignored, or refused by name: no
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.checkpoints.rules import AnyRule
-from headway.errors import ConfigError
+from headway.errors import ConfigError, did_you_mean
 from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
@@ -186,10 +185,9 @@ class Keys:
             raise ConfigError("config.json: id2label must map whole numbers to names")
         for key in self.data:
             if key not in self.read and key not in BOOKKEEPING:
-                close = difflib.get_close_matches(key, [*self.read, *BOOKKEEPING], 1)
-                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                hint = did_you_mean(key, [*self.read, *BOOKKEEPING], otherwise="remove it, or use another family")
                 raise ConfigError(
-                    f"config.json: {key:.100} = {self.data[key]!r:.100} is not a key that this family knows{hint}"
+                    f"config.json: {key:.100} = {self.data[key]!r:.100} is not a key of this family; {hint}"
                 )
 
 

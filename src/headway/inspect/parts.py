@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, closest
 from headway.layers.attention import Attention
 from headway.layers.embeddings import Embedding
 from headway.layers.tap import Tap
@@ -80,4 +79,4 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _close(pattern: str, among: Collection[str]) -> str:
-    return ", ".join(difflib.get_close_matches(pattern, among, 3, cutoff=0.3)) or "none"
+    return ", ".join(closest(pattern, among, n=3, cutoff=0.3)) or "none"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_json
-from headway.data.builtin import builtin
+from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import lines
 from headway.engine.conversion_report import Certificate, Tally
 from headway.engine.weights import Int8, float_type, weight_bytes, weights_asked
@@ -101,7 +101,7 @@ def certify(before: Bundle, after: Bundle, *, text: str | Path | None = None) ->
 def paragraphs(text: str | Path | None) -> tuple[list[str], str]:
     """(texts, where they are from)."""
     if text is None:
-        whole = "\n\n".join(row.fields["text"] for row in builtin("generate", split="test"))
+        whole = "\n\n".join(row.fields["text"] for row in DOCUMENTS.rows(split="test"))
         return [part for part in whole.split("\n\n") if part.strip()], "the built-in text"
     path = Path(text)
     if not path.is_file():

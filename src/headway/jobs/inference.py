@@ -44,7 +44,7 @@ def evaluate(
     """The task's own scores on a file (a folder's test part), or on the built-in test data."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = task_of(bundle)
-    found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.name)
+    found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.builtin)
     return task.evaluate(bundle.model, found.test(), **options)
 
 

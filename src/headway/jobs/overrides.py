@@ -7,7 +7,6 @@ says which, and is needed only where the bare name would fit several.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.checkpoints import read_json
-from headway.errors import ConfigError
+from headway.errors import ConfigError, did_you_mean
 
 Sections = dict[str, dict[str, Any]]
 
@@ -59,8 +58,7 @@ def sort(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
             raise ConfigError(f"setting {key!r} could be {' or '.join(f'{s}.{name}' for s in found)}: say which")
         if not found or name not in fields[found[0]]:
             choices = [n for s, names in fields.items() for n in names if not section or s == section]
-            close = difflib.get_close_matches(name, choices, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(choices))}"
+            hint = did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
             raise ConfigError(f"setting {key!r} is not known; {hint}")
         out[found[0]][name] = _typed(key, value, fields[found[0]][name])
     return out

@@ -139,7 +139,7 @@ def _by_name(plan: Plan) -> dict[str, Any]:
 def open_data(plan: Plan) -> DataSet:
     kind = tasks.find(plan.task)
     if plan.data is None:
-        return open_builtin(plan.task)
+        return open_builtin(kind.builtin)
     return open_files(
         plan.data,
         fields=kind.fields,

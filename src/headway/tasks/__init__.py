@@ -1,33 +1,40 @@
-"""What is asked, one file a task."""
+"""The tasks: what a model is trained for. One file a task, one line in this registry.
+
+Importing this module does not import torch; `find` does.
+"""
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from headway.tasks.task import Task
 
-TASKS = {  # the verb → (its file, its class)
-    "generate": ("generate", "Generate"),
-    "translate": ("translate", "Translate"),
-    "classify": ("classify", "Classify"),
-    "tag": ("tag", "Tag"),
-    "classify-image": ("classify_image", "ClassifyImage"),
-    "summarize": ("summarize", "Summarize"),
-    "answer": ("answer", "Answer"),
-    "fill": ("fill", "Fill"),
-    "embed": ("embed", "Embed"),
+
+class Entry(NamedTuple):
+    path: str  # module.Class in this package
+    summary: str
+
+
+TASKS = {
+    "generate": Entry("generate.Generate", "continue a text"),
+    "translate": Entry("translate.Translate", "turn a source text into a target text"),
+    "summarize": Entry("summarize.Summarize", "shorten a text"),
+    "classify": Entry("classify.Classify", "give a text a label"),
+    "tag": Entry("tag.Tag", "give each word a tag"),
+    "answer": Entry("answer.Answer", "find the answer to a question in a text"),
+    "fill": Entry("fill.Fill", "predict masked words"),
+    "embed": Entry("embed.Embed", "turn a text into a vector"),
+    "classify-image": Entry("classify_image.ClassifyImage", "give a picture a label"),
 }
 
 
 def find(name: str) -> type[Task]:
     if name not in TASKS:
-        close = difflib.get_close_matches(name, TASKS, 1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"task {name!r} is not known{hint}; tasks: {', '.join(TASKS)}")
-    module, kind = TASKS[name]
+        hint = did_you_mean(name, TASKS, otherwise=f"tasks: {', '.join(TASKS)}")
+        raise ConfigError(f"task {name!r} is not known; {hint}")
+    module, _, kind = TASKS[name].path.partition(".")
     return getattr(import_module(f"headway.tasks.{module}"), kind)

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.passages import PASSAGES
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
@@ -36,6 +38,7 @@ MARKS = ("context", "span")  # of a window: its context's tokens, from … to be
 @dataclass
 class Answer(Task):
     name: ClassVar[str] = "answer"
+    builtin: ClassVar[Builtin] = PASSAGES
     fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
     metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("question", "context")

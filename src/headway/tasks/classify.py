@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self
 from torch import nn
 
 from headway.data.batch import Batch
+from headway.data.builtin.messages import MESSAGES
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
@@ -27,6 +29,7 @@ from headway.tasks.task import Example, ids_array, pad, padding_mask, without_no
 @dataclass
 class Classify(Classification):
     name: ClassVar[str] = "classify"
+    builtin: ClassVar[Builtin] = MESSAGES
     fields: ClassVar[tuple[str, ...]] = ("text", "label")
 
     vocab: int = 8000

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch
+from headway.data.builtin.pool import Builtin
+from headway.data.builtin.shapes import DRAWN_SHAPES
 from headway.data.dataset import RowReader
 from headway.errors import ConfigError
 from headway.layers.embeddings import PatchConfig
@@ -32,6 +34,7 @@ MEASURED = 1000  # pictures that mean and deviation are taken from
 @dataclass
 class ClassifyImage(Classification):
     name: ClassVar[str] = "classify-image"
+    builtin: ClassVar[Builtin] = DRAWN_SHAPES
     fields: ClassVar[tuple[str, ...]] = ("image", "label")
     input_fields: ClassVar[tuple[str, ...]] = ("image",)
     reads_text: ClassVar[bool] = False

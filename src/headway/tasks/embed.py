@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.pairs import PAIRS
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import DataError, InputError
@@ -29,6 +31,7 @@ from headway.tasks.text_pairs import text_encoder, without_head
 @dataclass
 class Embed(Task):
     name: ClassVar[str] = "embed"
+    builtin: ClassVar[Builtin] = PAIRS
     fields: ClassVar[tuple[str, ...]] = ("a", "b")
     metric: ClassVar[str] = "accuracy"
     input_fields: ClassVar[tuple[str, ...]] = ("a", "b")

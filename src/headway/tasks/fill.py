@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.manual import SENTENCES
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.split import digest
@@ -41,6 +43,7 @@ SENTENCE_END = re.compile(r"\n+|(?<=[.?!…])\s+|(?<=[。？！])")
 @dataclass
 class Fill(Task):
     name: ClassVar[str] = "fill"
+    builtin: ClassVar[Builtin] = SENTENCES
     fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.manual import DOCUMENTS
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
@@ -29,6 +31,7 @@ from headway.tasks.task import Example, Task, device_of, ids_array
 @dataclass
 class Generate(Task):
     name: ClassVar[str] = "generate"
+    builtin: ClassVar[Builtin] = DOCUMENTS
     fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False

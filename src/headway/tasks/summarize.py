@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from headway.data.builtin.pool import Builtin
+from headway.data.builtin.reports import REPORTS
 from headway.data.read import Row
 from headway.tasks import scores
 from headway.tasks.translate import Translate
@@ -18,6 +20,7 @@ from headway.tasks.translate import Translate
 @dataclass
 class Summarize(Translate):
     name: ClassVar[str] = "summarize"
+    builtin: ClassVar[Builtin] = REPORTS
     metric: ClassVar[str] = "rouge1"
 
     source_limit: int = 512

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.entities import ENTITIES
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
@@ -45,6 +47,7 @@ class Reading(NamedTuple):
 @dataclass
 class Tag(Task):
     name: ClassVar[str] = "tag"
+    builtin: ClassVar[Builtin] = ENTITIES
     fields: ClassVar[tuple[str, ...]] = ("words", "tags")
     metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("words",)

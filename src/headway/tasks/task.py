@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.truncation import Ledger
@@ -35,6 +36,7 @@ MAX_OPTION = 10**9  # an option's number is smaller
 @dataclass
 class Task(ABC):
     name: ClassVar[str]
+    builtin: ClassVar[Builtin]  # the data of a command that is given none
     fields: ClassVar[tuple[str, ...]]  # what a raw row must have
     metric: ClassVar[str]  # the figure that decides which weights are best
     higher_is_better: ClassVar[bool] = True

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.data.batch import Batch, Loss
+from headway.data.builtin.dates import DATES
+from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
@@ -29,6 +31,7 @@ from headway.tasks.task import IGNORE, Example, Task, batches, ids_array, pad, p
 @dataclass
 class Translate(Task):
     name: ClassVar[str] = "translate"
+    builtin: ClassVar[Builtin] = DATES
     fields: ClassVar[tuple[str, ...]] = ("source", "target")
     metric: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.checkpoints import TensorFiles, read_json, replacing, save_json
-from headway.errors import CheckpointError, ConfigError
+from headway.errors import CheckpointError, ConfigError, did_you_mean
 from headway.layers.dropout import drop
 from headway.training.optim import embedding_weights
 
@@ -235,8 +234,9 @@ def _chosen(names: Iterable[str], patterns: Sequence[str], *, what: str) -> list
 def _no_match(names: list[str], pattern: str, what: str) -> str:
     families = _families(names)
     pieces = {piece for name in families for piece in (*name.split("."), name)} - {"*"}
-    close = get_close_matches(pattern.replace("*", "").strip("."), sorted(pieces), n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are: {', '.join(families[:12])}"
+    plain = pattern.replace("*", "").strip(".")
+    known = f"there are: {', '.join(families[:12])}"
+    hint = did_you_mean(plain, sorted(pieces), otherwise=known, n=3, cutoff=0.5)
     return f"no {what} matches {pattern!r}; {hint}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from random import Random
 
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 
 FIRST, DAYS = date(1950, 1, 1), 36525  # one hundred years
 MONTHS = "January February March April May June July August September October November December".split()
@@ -68,3 +68,6 @@ def written(day: date, chance: Random) -> str:
 def translate(chance: Random) -> Example:
     day = any_day(chance)
     return day.isoformat(), {"source": written(day, chance), "target": day.isoformat()}
+
+
+DATES = Generated("translate", translate, train=12_000, test=1_000)

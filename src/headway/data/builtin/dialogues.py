@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from headway.data.builtin.dates import WEEKDAYS
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import FIRST_NAMES, THINGS
 
 CAPITALS = {
@@ -65,3 +65,6 @@ def chat(chance: Random) -> Example:
     said = [(role, text) for turn in turns for role, text in zip(("user", "assistant"), turn, strict=True)]
     messages = [{"role": role, "content": text} for role, text in said]
     return repr(turns), {"messages": messages}
+
+
+DIALOGUES = Generated("chat", chat, train=6_000, test=500)

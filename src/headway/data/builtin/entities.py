@@ -3,7 +3,7 @@
 from random import Random
 
 from headway.data.builtin.dates import any_day, month, weekday
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import COMPANIES, FIRST_NAMES, LAST_NAMES, PLACES, THINGS, TWO_WORD_PLACES
 
 SENTENCES = [
@@ -58,3 +58,6 @@ def _fill(kind: str, chance: Random) -> list[str]:
         full = f"{day.day} {month(day)} {day.year}"
         return chance.choice([full, f"{month(day)} {day.year}", str(day.year), weekday(day), month(day)]).split()
     return [chance.choice(THINGS)]
+
+
+ENTITIES = Generated("tag", tag, train=4_000, test=500)

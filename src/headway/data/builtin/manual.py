@@ -4,11 +4,13 @@ Sections quote each other; a paragraph is kept where it comes first, so none is 
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pydoc_data.topics import topics
 from random import Random
 
-from headway.data.builtin.pool import Fields, Split, split_of
+from headway.data.builtin.pool import Builtin, Fields, Split, split_of
 from headway.errors import ConfigError
 
 LEAST = 200  # characters of a document worth reading
@@ -17,15 +19,24 @@ PARAGRAPH_END = re.compile(r"\n\s*\n|\n[*=~^\"-]{3,}(?=\n)")  # an empty line, o
 SENTENCE_END = re.compile(r"(?<=[.?!:])\s+(?=[A-Z\"(])")
 
 
-def generate(split: Split, *, size: int | None, seed: int) -> list[Fields]:
-    return [{"text": document} for document in _chosen(split, size=size, seed=seed)]
+@dataclass(frozen=True)
+class Manual(Builtin):
+    """One row a document."""
+
+    row: Callable[[str], Fields]
+
+    def fields(self, split: Split, *, size: int | None, seed: int) -> list[Fields]:
+        return [self.row(document) for document in _chosen(split, size=size, seed=seed)]
 
 
-def fill(split: Split, *, size: int | None, seed: int) -> list[Fields]:
-    """Documents with their sentences in order, so that a next sentence is known."""
-    return [
-        {"text": " ".join(parts), "sentences": parts} for parts in map(sentences, _chosen(split, size=size, seed=seed))
-    ]
+def whole_text(document: str) -> Fields:
+    return {"text": document}
+
+
+def text_and_sentences(document: str) -> Fields:
+    """With the sentences in order, so that the next sentence of each is known."""
+    parts = sentences(document)
+    return {"text": " ".join(parts), "sentences": parts}
 
 
 def sentences(document: str) -> list[str]:
@@ -60,3 +71,7 @@ def _documents() -> dict[str, str]:
 
 def _bare(paragraph: str) -> str:
     return " ".join(paragraph.split())
+
+
+DOCUMENTS = Manual("generate", whole_text)
+SENTENCES = Manual("fill", text_and_sentences)

@@ -6,7 +6,7 @@ in praise. What decides is the sentence in the middle.
 
 from random import Random
 
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import COLOURS, COMPANIES, FIRST_NAMES, THINGS
 
 CORES = {
@@ -80,3 +80,6 @@ def classify(chance: Random) -> Example:
     if chance.random() < 0.5:
         text = text[0].upper() + text[1:]
     return text, {"text": text, "label": label}
+
+
+MESSAGES = Generated("classify", classify, train=4_000, test=500)

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from headway.data.builtin.dates import any_day, written
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import PLACES, THINGS
 
 LIBRARY = (
@@ -78,3 +78,6 @@ def _functions() -> list[tuple[str, str]]:
             if says.endswith(".") and " " in says:
                 found.setdefault(says, f"{module}.{thing.name}")
     return [(name, says) for says, name in found.items()]
+
+
+PAIRS = Generated("embed", embed, train=8_000, test=500)

@@ -7,7 +7,7 @@ finding a year or a number is not enough: it has to be the right one's.
 from collections.abc import Callable
 from random import Random
 
-from headway.data.builtin.pool import Example, Fields
+from headway.data.builtin.pool import Example, Fields, Generated
 from headway.data.builtin.words import ANIMALS, COMPANIES, FIRST_NAMES, HOBBIES, JOBS, LAST_NAMES, PLACES, THINGS
 
 UNANSWERABLE = 0.2
@@ -113,3 +113,6 @@ def _joined(sentences: list[str], chance: Random) -> tuple[str, list[int]]:
         starts[which] = len(context)
         context += sentences[which]
     return context, starts
+
+
+PASSAGES = Generated("answer", answer, train=8_000, test=500)

@@ -1,15 +1,17 @@
-"""Data room, built-in sets: from a way to make one example to a list of different ones, train and test apart.
+"""What a built-in data set is, and how many different rows come from a function that makes one.
 
 An example belongs to train or test by a hash of its group (a date, a passage), whatever the seed and the size. So no
 test example, and nothing of its group, is ever in a training set made here.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from headway.data.row import Row
 from headway.errors import ConfigError
 
 Split = Literal["train", "test"]
@@ -19,34 +21,53 @@ TEST_SHARE = 10  # one group in so many is test
 PATIENCE = 400  # tries for each example wanted, before the set is called exhausted
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a built-in set is made: one example from a random state, and how many of them unless told."""
-
-    make: Callable[[Random], Example]
-    train: int
-    test: int
-
-
 def split_of(group: str) -> Split:
     digest = int.from_bytes(blake2b(group.encode(), digest_size=8).digest(), "big")
     return "test" if digest % TEST_SHARE == 0 else "train"
 
 
-def draw(recipe: Recipe, *, name: str, split: Split, size: int | None, seed: int) -> list[Fields]:
-    wanted = size if size is not None else (recipe.train if split == "train" else recipe.test)
-    chance = Random(f"{name}/{split}/{seed}")
-    found: dict[str, Fields] = {}
-    for _ in range(PATIENCE * max(wanted, 1)):
-        if len(found) >= wanted:
-            return list(found.values())
-        group, fields = recipe.make(chance)
-        if split_of(group) == split:
-            made = fields() if callable(fields) else fields
-            found.setdefault(_identity(made), made)
-    raise ConfigError(
-        f"built-in {name!r} has only about {len(found)} different {split} rows; size={wanted} is too many"
-    )
+@dataclass(frozen=True)
+class Builtin(ABC):
+    """A built-in data set. Its rows are the same in every process."""
+
+    name: str  # of the task it is for
+
+    def rows(self, *, split: Split = "train", size: int | None = None, seed: int = 0) -> list[Row]:
+        """`size=None` gives the usual number of rows. Test rows are never among the training rows, whatever the
+        seed."""
+        if split not in get_args(Split):
+            raise ConfigError(f"split {split!r}: choose one of {', '.join(get_args(Split))}")
+        if size is not None and size < 1:
+            raise ConfigError(f"size={size}: at least one example is needed")
+        made = self.fields(split, size=size, seed=seed)
+        return [Row(fields, f"builtin/{self.name}/{split}:{line}") for line, fields in enumerate(made, start=1)]
+
+    @abstractmethod
+    def fields(self, split: Split, *, size: int | None, seed: int) -> list[Fields]: ...
+
+
+@dataclass(frozen=True)
+class Generated(Builtin):
+    """Rows drawn from a function that makes one example from a random state."""
+
+    make: Callable[[Random], Example]
+    train: int  # rows, unless a size is given
+    test: int
+
+    def fields(self, split: Split, *, size: int | None, seed: int) -> list[Fields]:
+        wanted = size if size is not None else (self.train if split == "train" else self.test)
+        chance = Random(f"{self.name}/{split}/{seed}")
+        found: dict[str, Fields] = {}
+        for _ in range(PATIENCE * max(wanted, 1)):
+            if len(found) >= wanted:
+                return list(found.values())
+            group, fields = self.make(chance)
+            if split_of(group) == split:
+                made = fields() if callable(fields) else fields
+                found.setdefault(_identity(made), made)
+        raise ConfigError(
+            f"built-in {self.name!r} has only about {len(found)} different {split} rows; size={wanted} is too many"
+        )
 
 
 def _identity(fields: Fields) -> str:

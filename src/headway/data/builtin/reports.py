@@ -5,7 +5,7 @@ The line can always be derived: it takes facts from several sentences and leaves
 
 from random import Random
 
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import CLUBS, LAST_NAMES, PLACES
 
 CROWD = [
@@ -91,3 +91,6 @@ def log(chance: Random) -> tuple[str, str]:
 
 def _filled(template: str, chance: Random) -> str:
     return template.format(n=chance.randint(3, 60), m=chance.randint(2, 20))
+
+
+REPORTS = Generated("summarize", summarize, train=8_000, test=500)

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.builtin.pool import Example
+from headway.data.builtin.pool import Example, Generated
 
 SIDE = 32
 ROWS, COLUMNS = np.mgrid[0:SIDE, 0:SIDE]  # (row, column) each
@@ -55,3 +55,6 @@ def drawn(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:
     speckle = noise.uniform(5, 25) * noise.standard_normal((SIDE, SIDE, 3), dtype=np.float32)
     picture = ground * (1 - cover) + ink * cover + speckle  # (row, column, colour)
     return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+
+
+DRAWN_SHAPES = Generated("classify-image", classify_image, train=4_000, test=500)

@@ -1,0 +1,40 @@
+"""One registry of tasks: help, README, built-in data and errors follow it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headway.cli import app
+from headway.errors import ConfigError, closest, did_you_mean
+from headway.tasks import TASKS, find
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_every_entry_names_its_class_and_has_data() -> None:
+    for name in TASKS:
+        kind = find(name)
+        assert kind.name == name and kind.builtin.name == name
+        assert set(kind.fields) <= kind.builtin.rows(size=1)[0].fields.keys()
+
+
+def test_help_and_readme_list_every_task() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout.split())
+    readme = README.read_text(encoding="utf-8")
+    for name, entry in TASKS.items():
+        assert f"{name}: {entry.summary}" in shown
+        assert re.search(rf"^\|[^|]*`{name}`", readme, re.MULTILINE), f"README: the table of tasks lacks {name}"
+
+
+def test_an_unknown_task_gets_a_suggestion_or_the_list() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'classify'"):
+        find("Clasify")
+    with pytest.raises(ConfigError, match="tasks: generate, translate, "):
+        find("paint")
+
+
+def test_suggestions_ignore_case_and_say_otherwise() -> None:
+    assert closest("TXET", ["Text", "label"]) == ["Text"]
+    assert did_you_mean("xyz", ["text"], otherwise="known: text") == "known: text"

@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> Explanation:
+def explained(folder: Path) -> Explanation:
     return headway.explain(folder, "May 3", against="05-03")
 
 
@@ -32,7 +32,7 @@ def run(*arguments: object) -> str:
     return found.output
 
 
-def test_a_page_is_written_and_its_size_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_written_and_its_size_printed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = run(folder, "May 3, 1998", "--against", "1998-05-03")
     page = tmp_path / "explain.html"
@@ -50,14 +50,14 @@ def test_pictures_are_drawn_without_a_page(folder: Path, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_is_drawn(view: str, told: Explanation) -> None:
-    figure = told.draw(view)  # type: ignore[arg-type]
+def test_every_view_is_drawn(view: str, explained: Explanation) -> None:
+    figure = explained.draw(view)  # type: ignore[arg-type]
     images = [np.asarray(image.get_array()) for axes in figure.axes for image in axes.get_images()]
-    crossing = [each for each in told.story.attention if each.kind == "cross"][-1]
+    crossing = [each for each in explained.story.attention if each.kind == "cross"][-1]
     wanted = {
-        "attention": [each for each in told.story.attention if each.name.startswith("decoder")][-2].weights[0],
+        "attention": [each for each in explained.story.attention if each.name.startswith("decoder")][-2].weights[0],
         "alignment": crossing.weights.mean(0),
-        "positions": np.cos(told.story.embedding[0].position.angles),
+        "positions": np.cos(explained.story.embedding[0].position.angles),
     }
     if view == "heads":
         assert images[0].shape == (3 * 2, 2)  # encoder, decoder and cross, two layers of two heads
@@ -90,7 +90,7 @@ def test_worked_examples(tmp_path: Path) -> None:
         (["MODEL", "May 3", "--layers", "x"], "such as 0,5"),
         (["MODEL", "May 3", "--against", "05-03", "--layers", "9"], "layers are 0 to"),
         (["MODEL", "May 3", "--view", "heads"], "--png or --svg"),
-        (["MODEL", "May 3", "--png", "a.svg"], r"ends in \.png"),
+        (["MODEL", "May 3", "--png", "a.svg"], r"must end in \.png"),
         (["MODEL", "May 3", "--png", "a.png", "--view", "lines"], "not one of attention"),
         (["MODEL", "3 May " * 500], "--first N or --last N"),
     ],

@@ -1,4 +1,4 @@
-"""The story of an answer holds the model's own numbers, for every shape of model and every task."""
+"""A story has the model's own numbers, for every shape of model and every task."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,98 +40,98 @@ def bundles() -> dict[str, Bundle]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_task_gives_a_story_of_real_numbers(name: str, bundles: dict[str, Bundle]) -> None:
+def test_every_task_has_the_models_own_numbers(name: str, bundles: dict[str, Bundle]) -> None:
     text, kind = TEXTS[name]
-    told = collect(bundles[name], text)
-    assert told.output is not None and told.output.kind == kind
-    assert check_numbers(told) == len(told.attention) > 0
-    assert len(told.to_json()) < 4_900_000
-    for each in told.embedding:
+    found = collect(bundles[name], text)
+    assert found.output is not None and found.output.kind == kind
+    assert check_numbers(found) == len(found.attention) > 0
+    assert len(found.to_json()) < 4_900_000
+    for each in found.embedding:
         assert each.result.shape == each.token.shape
-    for row in told.output.rows:
+    for row in found.output.rows:
         logits = [one.logit for one in row.candidates]
         assert logits == sorted(logits, reverse=True)
         assert row.chosen in [one.id for one in row.candidates]
         if len(row.candidates) == row.count:
             assert np.isclose(np.logaddexp.reduce(logits), row.logsumexp, atol=1e-5)
-    if told.attribution is not None:
-        assert np.isclose(sum(value for _, value in told.attribution.parts), told.attribution.logit, atol=1e-4)
-        assert any(abs(value) > 1e-3 for _, value in told.attribution.parts)
-        assert told.heads and abs(told.heads[0].change) == max(abs(head.change) for head in told.heads) > 0
-    assert (told.heads is None) == (told.attribution is None) == (kind == "vector")
+    if found.attribution is not None:
+        assert np.isclose(sum(value for _, value in found.attribution.parts), found.attribution.logit, atol=1e-4)
+        assert any(abs(value) > 1e-3 for _, value in found.attribution.parts)
+        assert found.heads and abs(found.heads[0].change) == max(abs(head.change) for head in found.heads) > 0
+    assert (found.heads is None) == (found.attribution is None) == (kind == "vector")
 
 
 def test_the_last_row_is_the_models_next_token(bundles: dict[str, Bundle]) -> None:
-    told = collect(bundles["generate"], "the model reads", steps=3)
+    found = collect(bundles["generate"], "the model reads", steps=3)
     task, model = bundles["generate"].task, bundles["generate"].model
     with torch.no_grad():
         logits = model(torch.tensor([task.prompt("the model reads")])).logits[0, -1]
-    assert told.output is not None and told.generation is not None
-    row = told.output.rows[-1]
+    assert found.output is not None and found.generation is not None
+    row = found.output.rows[-1]
     assert np.isclose(row.candidates[0].logit, float(logits.max()), atol=1e-5)
-    assert row.chosen == int(logits.argmax()) == told.generation.steps[0].id
-    assert len(told.generation.steps) == 3
-    assert [each.attention.shape[1] for each in told.generation.steps] == [
-        len(told.sequences["text"].tokens) + step for step in range(3)
+    assert row.chosen == int(logits.argmax()) == found.generation.steps[0].id
+    assert len(found.generation.steps) == 3
+    assert [each.attention.shape[1] for each in found.generation.steps] == [
+        len(found.sequences["text"].tokens) + step for step in range(3)
     ]
     np.testing.assert_allclose(
-        told.generation.steps[0].attention, told.attention[-1].weights[:, -1], atol=1e-6
+        found.generation.steps[0].attention, found.attention[-1].weights[:, -1], atol=1e-6
     )  # the cache changes nothing
 
 
-def test_going_on_against_a_text(bundles: dict[str, Bundle]) -> None:
-    told = collect(bundles["generate"], "the model", against=" reads")
+def test_a_given_continuation(bundles: dict[str, Bundle]) -> None:
+    found = collect(bundles["generate"], "the model", against=" reads")
     plain = collect(bundles["generate"], "the model")
-    assert told.output is not None and plain.output is not None
-    given = [token.id for token in told.sequences["text"].tokens]
-    assert [row.chosen for row in told.output.rows[:-1]] == given[1:]
-    assert "".join(token.text for token in told.sequences["text"].tokens) == "the model reads"
+    assert found.output is not None and plain.output is not None
+    given = [token.id for token in found.sequences["text"].tokens]
+    assert [row.chosen for row in found.output.rows[:-1]] == given[1:]
+    assert "".join(token.text for token in found.sequences["text"].tokens) == "the model reads"
     assert len(given) > len(plain.sequences["text"].tokens)
 
 
-def test_translation_against_a_target(bundles: dict[str, Bundle]) -> None:
-    told = collect(bundles["translate"], "the 3rd of May 1998", against="1998-05-03")
+def test_a_given_target(bundles: dict[str, Bundle]) -> None:
+    found = collect(bundles["translate"], "the 3rd of May 1998", against="1998-05-03")
     task, model = bundles["translate"].task, bundles["translate"].model
     source, target = task.source_ids("the 3rd of May 1998", where=""), task.target_ids("1998-05-03", where="")
     with torch.no_grad():
         logits = model(torch.tensor([source]), decoder_ids=torch.tensor([[task.start_id, *target[:-1]]])).logits[0]
-    assert told.output is not None and told.generation is not None
-    assert [row.chosen for row in told.output.rows] == target == [step.id for step in told.generation.steps]
-    for at, row in enumerate(told.output.rows):
+    assert found.output is not None and found.generation is not None
+    assert [row.chosen for row in found.output.rows] == target == [step.id for step in found.generation.steps]
+    for at, row in enumerate(found.output.rows):
         chosen = next(one for one in row.candidates if one.id == row.chosen)
         assert np.isclose(chosen.logit, float(logits[at, target[at]]), atol=1e-5)
         assert np.isclose(row.logsumexp, float(logits[at].logsumexp(0)), atol=1e-5)
-    kinds = {(each.stack, each.kind) for each in told.attention}
+    kinds = {(each.stack, each.kind) for each in found.attention}
     assert kinds == {("encoder", "self"), ("decoder", "self"), ("decoder", "cross")}
 
 
-def test_a_recurrent_model_tells_its_alignment() -> None:
-    told = collect(bundle("translate", architecture="bahdanau-gru"), "May 3, 1998", against="1998-05-03")
-    (alignment,) = told.attention
-    assert alignment.kind == "additive" and told.model.kind == "recurrent"
-    assert check_numbers(told) == 0
-    assert alignment.weights.shape == (1, *(len(told.sequences[n].tokens) for n in ("target", "source")))
-    assert [each.sequence for each in told.embedding] == ["source", "target"]
-    assert told.generation is not None
-    assert told.generation.steps[0].attention.shape == (1, alignment.weights.shape[2])
+def test_a_recurrent_model_has_an_alignment() -> None:
+    found = collect(bundle("translate", architecture="bahdanau-gru"), "May 3, 1998", against="1998-05-03")
+    (alignment,) = found.attention
+    assert alignment.kind == "additive" and found.model.kind == "recurrent"
+    assert check_numbers(found) == 0
+    assert alignment.weights.shape == (1, *(len(found.sequences[n].tokens) for n in ("target", "source")))
+    assert [each.sequence for each in found.embedding] == ["source", "target"]
+    assert found.generation is not None
+    assert found.generation.steps[0].attention.shape == (1, alignment.weights.shape[2])
 
 
-def test_a_picture_is_read_in_patches() -> None:
+def test_an_image_becomes_patches() -> None:
     made = bundle("classify-image")
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    told = collect(made, pixels)
-    read = told.sequences["text"]
-    assert told.model.kind == "vision" and len(read.tokens) == 65
+    found = collect(made, pixels)
+    read = found.sequences["text"]
+    assert found.model.kind == "vision" and len(read.tokens) == 65
     assert read.picture is not None and (read.picture.rows, read.picture.columns) == (8, 8)
     assert (read.tokens[0].text, read.tokens[9].text) == ("[class]", "2,1")
-    assert check_numbers(told) > 0
+    assert check_numbers(found) > 0
     np.testing.assert_allclose(
-        told.embedding[0].token + told.embedding[0].position.values, told.embedding[0].result, atol=1e-6
+        found.embedding[0].token + found.embedding[0].position.values, found.embedding[0].result, atol=1e-6
     )
 
 
 @pytest.mark.parametrize("bias", ["alibi", "relative", "window", "grouped"])
-def test_biases_windows_and_groups_are_told(bias: str) -> None:
+def test_biases_windows_and_groups(bias: str) -> None:
     plain = block(Size(width=32, layers=2, heads=4, dropout=0.0), "modern")
     if bias == "grouped":
         plain = replace(plain, attention=replace(plain.attention, kv_heads=2))
@@ -146,21 +146,21 @@ def test_biases_windows_and_groups_are_told(bias: str) -> None:
     model = build(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
-    told = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
-    assert check_numbers(told) == 2
-    first = told.attention[0]
+    found = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
+    assert check_numbers(found) == 2
+    first = found.attention[0]
     assert (first.bias is not None) == (bias in ("alibi", "relative"))
     assert first.mask[7].sum() == (3 if bias == "window" else 8)
     assert first.kv_heads == (2 if bias == "grouped" else 4)
 
 
-def test_a_bare_model_takes_ids_and_refuses_others() -> None:
+def test_a_model_without_a_tokenizer_takes_ids_and_rejects_others() -> None:
     config = decoder(Size(width=32, layers=1, heads=2, dropout=0.0), "classic", vocab=10, context=8)
     made = Bundle(build(config), "headway", config)
-    told = collect(made, "3, 1 4")
+    found = collect(made, "3, 1 4")
     assert headway.explain(made.model, [3, 1, 4]).story.attention[0].weights.shape == (2, 3, 3)
-    assert [token.id for token in told.sequences["text"].tokens] == [3, 1, 4]
-    assert told.embedding[0].position.kind == "sinusoidal"
+    assert [token.id for token in found.sequences["text"].tokens] == [3, 1, 4]
+    assert found.embedding[0].position.kind == "sinusoidal"
     with pytest.raises(InputError, match="no tokenizer"):
         collect(made, "three")
     with pytest.raises(InputError, match="99 is not an id"):
@@ -170,7 +170,7 @@ def test_a_bare_model_takes_ids_and_refuses_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["answer", "tag"])
-def test_a_model_from_elsewhere_is_asked_what_its_head_is_made_for(name: str, bundles: dict[str, Bundle]) -> None:
+def test_the_task_of_a_published_model_follows_from_its_head(name: str, bundles: dict[str, Bundle]) -> None:
     own = bundles[name]
     labels = {"id2label": dict(enumerate(getattr(own.task, "labels", ["start", "end"])))}
     found = collect(replace(own, task=None, foreign=labels), TEXTS[name][0])
@@ -187,16 +187,16 @@ def test_the_model_is_left_as_it_was(bundles: dict[str, Bundle]) -> None:
     model.eval()
 
 
-def test_layers_are_kept_as_asked(bundles: dict[str, Bundle]) -> None:
-    told = collect(bundles["classify"], "a broken screen", layers=[1])
-    assert [each.layer for each in told.attention] == [0, 1]
-    assert [each.q is None for each in told.attention] == [True, False]
-    assert any("--layers" in line for line in told.note)
+def test_requested_layers_are_included(bundles: dict[str, Bundle]) -> None:
+    found = collect(bundles["classify"], "a broken screen", layers=[1])
+    assert [each.layer for each in found.attention] == [0, 1]
+    assert [each.q is None for each in found.attention] == [True, False]
+    assert any("--layers" in line for line in found.note)
     with pytest.raises(InputError, match="layers are 0 to 1"):
         collect(bundles["classify"], "a broken screen", layers=[2])
 
 
-def test_long_inputs_are_refused_with_a_choice(bundles: dict[str, Bundle]) -> None:
+def test_long_inputs_raise_with_advice(bundles: dict[str, Bundle]) -> None:
     long = "the screen is broken again " * 400
     with pytest.raises(InputError, match=r"tokens, the model takes 256; .*--first N or --last N"):
         collect(bundles["classify"], long)
@@ -211,11 +211,11 @@ def test_long_inputs_are_refused_with_a_choice(bundles: dict[str, Bundle]) -> No
         collect(bundles["classify"], long, first=0)
 
 
-def test_a_label_can_be_held_against(bundles: dict[str, Bundle]) -> None:
+def test_a_given_label(bundles: dict[str, Bundle]) -> None:
     labels = bundles["classify"].task.labels
-    told = collect(bundles["classify"], "a broken screen", against=labels[1])
-    assert told.output is not None and told.output.rows[0].chosen == 1
-    assert told.attribution is not None and labels[1] in told.attribution.target
+    found = collect(bundles["classify"], "a broken screen", against=labels[1])
+    assert found.output is not None and found.output.rows[0].chosen == 1
+    assert found.attribution is not None and labels[1] in found.attribution.target
     with pytest.raises(InputError, match="not one of the labels"):
         collect(bundles["classify"], "a broken screen", against="nonsense")
 
@@ -225,11 +225,11 @@ HOSTILE = ["<script>alert(1)</script>", "שלום עולם", "\u202eabc", "👩�
 
 @pytest.mark.parametrize("kind", ["bpe", "char", "wordpiece"])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_spelt_exactly(kind: str, text: str) -> None:
+def test_hostile_text_is_shown_exactly(kind: str, text: str) -> None:
     tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind=kind, size=300)  # type: ignore[arg-type]
     ids = tokenizer.encode(text, special=False)
     found = "".join(token.text for token in tokens(tokenizer, ids, [text]))
-    if kind == "bpe":  # bytes of one character go by their own names
+    if kind == "bpe":  # bytes of one character have their vocabulary strings
         assert all(part in found for part in text.split() if part.isascii())
     else:
         assert found == text.rstrip() or found == text
@@ -237,14 +237,14 @@ def test_hostile_text_is_spelt_exactly(kind: str, text: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.characters(codec="ascii"), min_size=1, max_size=40))
-def test_ascii_text_is_put_together_again(text: str) -> None:
+def test_ascii_tokens_join_to_the_text(text: str) -> None:
     tokenizer = Tokenizer.train(["the cat sat on the mat"] * 5, kind="bpe", size=300)
     ids = tokenizer.encode(text)
     pieces = [token.text for token in tokens(tokenizer, ids, [text]) if token.id not in tokenizer.special_ids]
     assert "".join(pieces) == text
 
 
-def test_a_story_can_be_told_of_a_file(bundles: dict[str, Bundle], tmp_path: Path) -> None:
+def test_a_saved_model_is_explained(bundles: dict[str, Bundle], tmp_path: Path) -> None:
     bundles["classify"].save(tmp_path / "model")
     found = headway.explain(tmp_path / "model", "a broken screen")
     assert found.story.model.name == "model" and found.story.task == "classify"
@@ -255,20 +255,20 @@ def test_a_story_can_be_told_of_a_file(bundles: dict[str, Bundle], tmp_path: Pat
     assert headway.explain(bundles["classify"], "a broken screen").story.task == "classify"  # a second call, too
 
 
-def test_marks_are_told_from_the_text_which_is_whole(bundles: dict[str, Bundle]) -> None:
+def test_special_tokens_are_marked_and_the_others_join_to_the_text(bundles: dict[str, Bundle]) -> None:
     for name in ("classify", "tag", "fill"):
         read = collect(bundles[name], TEXTS[name][0]).sequences["text"].tokens
         assert "".join(token.text for token in read if not token.special) == TEXTS[name][0]
         assert read[0].special and read[-1].special
 
 
-def test_a_page_has_the_text_itself_and_a_plain_title(bundles: dict[str, Bundle], tmp_path: Path) -> None:
+def test_the_text_and_the_title(bundles: dict[str, Bundle], tmp_path: Path) -> None:
     text = "a \U0001f469\u200d\U0001f467 screen"
-    told = collect(bundles["classify"], text)
-    assert (told.title, told.sequences["text"].text) == (text, text)
-    asked = {"question": "who paid?", "context": "Ann paid."}
-    told = collect(bundle("answer"), asked)
-    assert (told.title, told.sequences["text"].text) == ("who paid?", "who paid?\nAnn paid.")
+    found = collect(bundles["classify"], text)
+    assert (found.title, found.sequences["text"].text) == (text, text)
+    given = {"question": "who paid?", "context": "Ann paid."}
+    found = collect(bundle("answer"), given)
+    assert (found.title, found.sequences["text"].text) == ("who paid?", "who paid?\nAnn paid.")
     picture = tmp_path / "cross.png"
     Image.new("RGB", (32, 32)).save(picture)
     assert collect(bundle("classify-image"), str(picture)).title == "cross.png"

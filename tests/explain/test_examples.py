@@ -1,8 +1,8 @@
-"""The notes' worked examples come out of the formula with the notes' own numbers."""
+"""The worked examples give the numbers of the notes."""
 
 import numpy as np
 import pytest
-from support.stories import worked_out
+from support.stories import computed_weights
 
 from headway.errors import InputError
 from headway.explain.examples import EXAMPLES, example
@@ -12,14 +12,14 @@ from headway.explain.explanation import Explanation
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_weights_follow_from_the_vectors(name: str) -> None:
     for each in example(name).attention:
-        np.testing.assert_allclose(each.weights, worked_out(each), atol=1e-6)
+        np.testing.assert_allclose(each.weights, computed_weights(each), atol=1e-6)
         if each.v is not None:
             np.testing.assert_allclose(each.z, each.weights @ each.v, atol=1e-5)
 
 
 def test_chasing_scores_26_05_and_minus_4_5() -> None:
-    (looked,) = example("chasing").attention
-    np.testing.assert_allclose(looked.q[0] @ looked.k[0].T, [[26.05, -4.5]], atol=1e-5)
+    (attention,) = example("chasing").attention
+    np.testing.assert_allclose(attention.q[0] @ attention.k[0].T, [[26.05, -4.5]], atol=1e-5)
     (section,) = example("chasing").example
     rows = {row[0]: row[1:] for row in section.table.rows}
     assert rows["sum"] == ["26.05", "−4.5"]
@@ -28,23 +28,23 @@ def test_chasing_scores_26_05_and_minus_4_5() -> None:
 
 
 def test_the_three_word_table_has_every_column() -> None:
-    (looked,), (section,) = example("three-words").attention, example("three-words").example
-    scores = looked.q[0] @ looked.k[0].T
-    assert looked.scale == 1 / 8 and len(section.table.rows) == 9
+    (attention,), (section,) = example("three-words").attention, example("three-words").example
+    scores = attention.q[0] @ attention.k[0].T
+    assert attention.scale == 1 / 8 and len(section.table.rows) == 9
     for number, row in enumerate(section.table.rows):
         i, j = divmod(number, 3)
         shown = [float(text.replace("−", "-")) for text in row[1:4]]
-        np.testing.assert_allclose(shown, [scores[i, j], scores[i, j] / 8, looked.weights[0, i, j]], atol=6e-4)
+        np.testing.assert_allclose(shown, [scores[i, j], scores[i, j] / 8, attention.weights[0, i, j]], atol=6e-4)
 
 
 def test_the_soft_dictionary_and_the_mask() -> None:
-    (looked,) = example("soft-dictionary").attention
-    assert [round(float(share), 2) for share in looked.weights[0, 0]] == [0.73, 0.27, 0.0]
+    (attention,) = example("soft-dictionary").attention
+    assert [round(float(share), 2) for share in attention.weights[0, 0]] == [0.73, 0.27, 0.0]
     (back,) = example("mask").attention
     np.testing.assert_allclose(back.weights[0], np.tril(np.ones((5, 5))) / np.arange(1, 6)[:, None], atol=1e-7)
 
 
-def test_positions_tell_two_equal_words_apart() -> None:
+def test_positions_distinguish_two_equal_words() -> None:
     (embedding,) = example("positions").embedding
     assert (embedding.token[0] == embedding.token[4]).all() and np.abs(
         embedding.result[0] - embedding.result[4]
@@ -66,7 +66,7 @@ def test_a_word_has_one_id_and_no_other_word_has_it() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_has_a_picture(name: str) -> None:
-    told = example(name)
-    image = Explanation(told).draw().axes[0].get_images()[0].get_array()
-    drawn = told.attention[0].weights[0] if told.attention else told.embedding[0].position.pattern
+    explained = example(name)
+    image = Explanation(explained).draw().axes[0].get_images()[0].get_array()
+    drawn = explained.attention[0].weights[0] if explained.attention else explained.embedding[0].position.pattern
     np.testing.assert_allclose(image, drawn)

@@ -112,10 +112,10 @@ def test_a_tag_is_shown_for_each_token(show: Open) -> None:
     page = show(pages.encoder_story("tags"))
     near(page, "output")
     page.find_elements("css selector", "#output .token")[3].click()
-    assert page.find_element("css selector", "#output .who").text == "Scores of ␣time"
+    assert page.find_element("css selector", "#output .who").text == "Logits of ␣time"
 
 
-def test_only_looks_within_a_text_are_turned_by_position(show: Open) -> None:
+def test_only_self_attention_is_rotated_by_position(show: Open) -> None:
     story = pages.translator_story()
     rng = np.random.default_rng(0)
     turned = [pages.embedding(rng, name, count, kind="rotary") for name, count in (("source", 6), ("target", 4))]
@@ -123,18 +123,18 @@ def test_only_looks_within_a_text_are_turned_by_position(show: Open) -> None:
     near(page, "byhand")
     for layer, attention in enumerate(story.attention):
         choose(page, layer=layer)
-        said = "turned by its position" in page.find_element("css selector", "#byhand .body").text
+        said = "rotated by its position" in page.find_element("css selector", "#byhand .body").text
         assert said == (attention.kind == "self")
 
 
-def test_what_a_classifier_would_say_on_the_way(show: Open) -> None:
+def test_the_logit_lens_of_a_classifier(show: Open) -> None:
     guesses = [Guess("good", 0.75), Guess("not good", 0.25)]
     page = show(replace(pages.encoder_story("classes"), lens=[LensLayer(0, [guesses])]))
     near(page, "stream")
     assert column_of(page, "lens", 1) == ["good 75%"] and column_of(page, "lens", 2) == ["not good 25%"]
 
 
-def test_the_row_says_what_it_writes(show: Open) -> None:
+def test_a_query_names_the_predicted_token(show: Open) -> None:
     story = pages.translator_story()
     page = show(story)
     near(page, "byhand")

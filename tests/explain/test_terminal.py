@@ -1,4 +1,4 @@
-"""The terminal view: tokens, attention and candidates, and nothing in a text that steers the terminal."""
+"""The terminal view: tokens, attention and candidates; control characters are escaped."""
 
 import io
 
@@ -12,50 +12,50 @@ from headway.explain.story import Story
 from headway.explain.terminal import printable, show
 
 
-def printed(told: Story, *, width: int = 100) -> str:
+def printed(explained: Story, *, width: int = 100) -> str:
     out = io.StringIO()
-    show(told, Console(file=out, width=width, highlight=False, force_terminal=False))
+    show(explained, Console(file=out, width=width, highlight=False, force_terminal=False))
     return out.getvalue()
 
 
 @pytest.fixture(scope="module")
-def told() -> Story:
+def explained() -> Story:
     return collect(bundle("generate"), "the model reads", steps=3)
 
 
-def test_tokens_attention_and_candidates_are_there(told: Story) -> None:
-    text = printed(told)
-    assert told.output is not None and told.generation is not None
+def test_tokens_attention_and_candidates_are_there(explained: Story) -> None:
+    text = printed(explained)
+    assert explained.output is not None and explained.generation is not None
     assert "the model reads" in text
-    assert f"layer {told.attention[-1].layer}: where “" in text
-    best = told.output.rows[-1].candidates[0]
+    assert f"layer {explained.attention[-1].layer}: attention weights of “" in text
+    best = explained.output.rows[-1].candidates[0]
     assert f"{best.logit:.3f}" in text
-    mean = told.attention[-1].weights[:, -1].mean(0)
+    mean = explained.attention[-1].weights[:, -1].mean(0)
     assert all(f"{value:.3f}" in text for value in mean)
-    assert "goes on" in text
+    assert "continued" in text
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "asked"),
+    ("name", "text", "caption"),
     [
-        ("classify", "a broken screen", "which class\n"),
-        ("fill", "the [MASK] is red", "what stands at “[MASK]”\n"),
-        ("translate", "May 3, 1998", "what comes after “<s>”\n"),
+        ("classify", "a broken screen", "class\n"),
+        ("fill", "the [MASK] is red", "token at “[MASK]”\n"),
+        ("translate", "May 3, 1998", "next token after “<s>”\n"),
     ],
 )
-def test_it_says_what_was_to_be_chosen(name: str, text: str, asked: str) -> None:
+def test_the_caption_names_the_choice(name: str, text: str, caption: str) -> None:
     shown = printed(collect(bundle(name), text))
-    assert asked in shown and ("cross-attention: where" in shown) == (name == "translate")
+    assert caption in shown and ("cross-attention: attention weights" in shown) == (name == "translate")
 
 
 def test_the_word_with_a_tag_is_the_one_that_is_shown() -> None:
-    told = collect(bundle("tag"), "Maria lives in Lisbon")
-    rows = told.output.rows
+    explained = collect(bundle("tag"), "Maria lives in Lisbon")
+    rows = explained.output.rows
     first = next((row for row in rows if row.candidates[0].text != "O"), rows[0])
-    assert f"the tag of “{first.label}”" in printed(told)
+    assert f"tag of “{first.label}”" in printed(explained)
 
 
-def test_a_token_cannot_steer_the_terminal() -> None:
+def test_a_token_cannot_control_the_terminal() -> None:
     hostile = "\x1b[31mred\x1b]0;title\x07 \u202eback \u200b"
     found = printable(hostile)
     assert found.isprintable() and "red" in found and "\\x1b[31m" in found and "\\u202e" in found

@@ -11,7 +11,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 @pytest.fixture(params=EVERY)
-def speaker(request: pytest.FixtureRequest) -> Subject:
+def headed(request: pytest.FixtureRequest) -> Subject:
     """Every kind of block and head."""
     return make(request.param)
 

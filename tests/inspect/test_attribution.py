@@ -32,18 +32,18 @@ def adapt(model: nn.Module) -> None:
     randomised(model)
 
 
-def test_the_parts_sum_to_the_logit(speaker: Subject) -> None:
-    logits = speaker.logits()
+def test_the_parts_sum_to_the_logit(headed: Subject) -> None:
+    logits = headed.logits()
     for row in range(2):
         for position in (-1, 0, 3):
-            found = attribute(speaker.model, speaker.inputs, 1, position=position, row=row)
+            found = attribute(headed.model, headed.inputs, 1, position=position, row=row)
             expected = logits[row, 1] if logits.ndim == 2 else logits[row, position, 1]
             assert found.logit == pytest.approx(expected.item(), abs=1e-6)
             assert found.total == pytest.approx(found.logit, abs=1e-5)
 
 
-def test_each_part_is_named_once_and_counts(speaker: Subject) -> None:
-    found = attribute(speaker.model, speaker.inputs, 1)
+def test_each_part_is_named_once_and_counts(headed: Subject) -> None:
+    found = attribute(headed.model, headed.inputs, 1)
     names = [(part.name, part.head) for part in found.parts]
     assert len(set(names)) == len(names)
     assert found.parts[0].name.endswith("embedding")

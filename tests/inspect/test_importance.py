@@ -27,7 +27,7 @@ def test_every_head_is_ranked_once(subject: Subject, method: str) -> None:
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0
 
 
-def test_ablation_is_the_change_it_says(gpt2: Subject) -> None:
+def test_ablation_is_the_change_without_the_head(gpt2: Subject) -> None:
     score = logit(3, position=2, row=1)
     rows = by_head(head_importance(gpt2.model, gpt2.inputs, score, method="ablation"))
     with ablate(gpt2.model, "stack.blocks.1.attention", heads=[2]):
@@ -71,7 +71,7 @@ def test_the_gradient_reaches_earlier_layers_without_learning_parameters(gpt2: S
     assert frozen == pytest.approx(learning, abs=1e-6)
 
 
-def test_any_number_of_the_output_can_be_asked_about(gpt2: Subject) -> None:
+def test_any_number_of_the_output_can_be_the_score(gpt2: Subject) -> None:
     def doubt(output: Output) -> torch.Tensor:
         assert output.logits is not None
         shares = output.logits[0, -1].softmax(-1)
@@ -95,7 +95,7 @@ def test_the_model_is_left_as_it_was() -> None:
 
 def test_what_is_not_there_is_said(gpt2: Subject) -> None:
     for wrong in (logit(31), logit(0, position=7), logit(0, row=2)):
-        with pytest.raises(InputError, match=r"is not there: the logits are \(2, 7, 31\)"):
+        with pytest.raises(InputError, match=r"is out of range: the logits have shape \(2, 7, 31\)"):
             head_importance(gpt2.model, gpt2.inputs, wrong)
     with pytest.raises(InputError, match="no attention heads"):
         head_importance(build(recurrent(Size(width=16), vocab=20, start_id=1)), {}, logit(0))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.inspect import ablate, patch, record, replace, scale, steer
-from headway.inspect.parts import attentions_of, speaker, taps_of
+from headway.inspect.parts import attentions_of, output_part, taps_of
 from headway.layers.block import Residual
 from headway.models.build import build
 from headway.models.recipes import Size, recurrent
@@ -24,7 +24,7 @@ def under(subject: Subject, context: AbstractContextManager[None]) -> Tensor:
 
 def parts(subject: Subject) -> list[str]:
     """The names of the first block that has every kind of attention."""
-    prefix, part = speaker(subject.model)
+    prefix, part = output_part(subject.model)
     block = part.stack.blocks[0]
     return [f"{prefix}stack.blocks.0.{kind}" for kind in ("attention", "cross") if getattr(block, kind) is not None]
 
@@ -93,15 +93,15 @@ def test_a_pattern_names_several_layers(gpt2: Subject) -> None:
     assert torch.equal(both, nested)
 
 
-def test_patching_in_ones_own_value_changes_nothing(subject: Subject) -> None:
+def test_patching_in_the_own_value_changes_nothing(subject: Subject) -> None:
     plain = subject.logits()
-    values = heard(subject, ["*embedding.*", "*blocks.1.*", "*stack.final"])
+    values = recorded(subject, ["*embedding.*", "*blocks.1.*", "*stack.final"])
     assert len(values) > 12
     for name, value in values.items():
         torch.testing.assert_close(under(subject, patch(subject.model, name, value)), plain, atol=1e-5, rtol=1e-5)
 
 
-def heard(subject: Subject, names: str | list[str]) -> dict[str, Tensor]:
+def recorded(subject: Subject, names: str | list[str]) -> dict[str, Tensor]:
     with torch.no_grad(), record(subject.model, names) as seen:
         subject.model(**subject.inputs)
     return {name: values[0] for name, values in seen.items()}
@@ -110,7 +110,7 @@ def heard(subject: Subject, names: str | list[str]) -> dict[str, Tensor]:
 @pytest.mark.parametrize("tap", ["weights", "scores"])
 def test_patched_weights_are_used(subject: Subject, tap: str) -> None:
     name = f"{parts(subject)[-1]}.{tap}"
-    own = heard(subject, name)[name]
+    own = recorded(subject, name)[name]
     same = under(subject, patch(subject.model, name, own))
     torch.testing.assert_close(same, subject.logits(), atol=1e-5, rtol=1e-5)
     other = under(subject, patch(subject.model, name, own.roll(1, dims=1)))  # each head with its neighbour's
@@ -126,7 +126,7 @@ def other_run(gpt2: Subject) -> Subject:
 def test_a_patched_last_stream_gives_the_other_runs_answer(gpt2: Subject) -> None:
     name = "stack.blocks.2.feedforward_residual.stream"
     own, other = gpt2.logits(), other_run(gpt2)
-    value = heard(other, name)[name]
+    value = recorded(other, name)[name]
     torch.testing.assert_close(under(gpt2, patch(gpt2.model, name, value)), other.logits())
     some = under(gpt2, patch(gpt2.model, name, value, positions=[1, -1]))
     torch.testing.assert_close(some[:, [1, 6]], other.logits()[:, [1, 6]])
@@ -140,17 +140,17 @@ def test_a_patched_last_stream_gives_the_other_runs_answer(gpt2: Subject) -> Non
 
 def test_an_earlier_patch_spreads_to_later_positions_only(gpt2: Subject) -> None:
     gpt2.inputs["padding_mask"] = torch.ones(2, 7, dtype=torch.long)
-    value = heard(other_run(gpt2), "embedding.sum")["embedding.sum"]
+    value = recorded(other_run(gpt2), "embedding.sum")["embedding.sum"]
     changed = (under(gpt2, patch(gpt2.model, "embedding.sum", value, positions=[3])) - gpt2.logits()).abs().amax(-1)
     assert (changed[:, :3] == 0).all() and (changed[:, 3:] > 0).all()
 
 
 def test_steering_adds_the_vector(gpt2: Subject) -> None:
-    vector, before = torch.randn(24), heard(gpt2, STREAM)[STREAM]
+    vector, before = torch.randn(24), recorded(gpt2, STREAM)[STREAM]
     with steer(gpt2.model, STREAM, vector, strength=1.5):
-        torch.testing.assert_close(heard(gpt2, STREAM)[STREAM], before + 1.5 * vector)
+        torch.testing.assert_close(recorded(gpt2, STREAM)[STREAM], before + 1.5 * vector)
     with steer(gpt2.model, STREAM, vector, positions=[-2]):
-        after = heard(gpt2, STREAM)[STREAM]
+        after = recorded(gpt2, STREAM)[STREAM]
     torch.testing.assert_close(after[:, 5], before[:, 5] + vector)
     assert torch.equal(after[:, [0, 1, 2, 3, 4, 6]], before[:, [0, 1, 2, 3, 4, 6]])
     torch.testing.assert_close(under(gpt2, steer(gpt2.model, STREAM, vector, strength=0.0)), gpt2.logits())
@@ -180,7 +180,7 @@ def test_hooks_are_gone_after_an_error_inside_and_in_the_pass(gpt2: Subject) -> 
     assert torch.equal(gpt2.logits(), plain)
 
 
-def test_what_cannot_be_done_is_said(gpt2: Subject) -> None:
+def test_errors_name_the_cause(gpt2: Subject) -> None:
     model = gpt2.model
     with pytest.raises(InputError, match=r"no attention or feed-forward .* close: stack\.blocks\.0\.attention"):
         ablate(model, "stack.blocks.0.atention")
@@ -190,14 +190,14 @@ def test_what_cannot_be_done_is_said(gpt2: Subject) -> None:
         ablate(model, "stack.blocks.0.feedforward", heads=[0])
     with pytest.raises(InputError, match="a vector of 24 numbers"):
         under(gpt2, steer(model, STREAM, torch.ones(23)))
-    with pytest.raises(InputError, match="has 7 of them, so 9 is not there"):
+    with pytest.raises(InputError, match="has 7 positions, so 9 is out of range"):
         under(gpt2, steer(model, STREAM, torch.ones(24), positions=[9]))
     with pytest.raises(InputError, match="never fired"), ablate(model, "stack.blocks.0.attention"):
         pass
     assert not any(tap.listening for tap in taps_of(model).values())
 
 
-def test_a_recurrent_alignment_can_be_heard_but_not_replaced() -> None:
+def test_a_recurrent_alignment_can_be_recorded_but_not_replaced() -> None:
     model = build(recurrent(Size(width=16, layers=1, heads=2), vocab=20, start_id=1))
     with (
         pytest.raises(InputError, match="can be recorded but not replaced"),
@@ -208,7 +208,7 @@ def test_a_recurrent_alignment_can_be_heard_but_not_replaced() -> None:
     assert not torch.equal(under(subject, steer(model, "embedding.sum", torch.ones(16))), subject.logits())
 
 
-def test_the_outer_of_two_has_the_last_word() -> None:
+def test_the_outer_of_two_is_applied_last() -> None:
     subject = make("llama")
     with scale(subject.model, "stack.blocks.0.attention", 3.0), ablate(subject.model, "stack.blocks.0.attention"):
         both = subject.logits()
@@ -216,4 +216,4 @@ def test_the_outer_of_two_has_the_last_word() -> None:
     name = "stack.blocks.0.attention_residual.branch"
     one = torch.ones(1, 7, 24)
     with patch(subject.model, name, one), ablate(subject.model, "stack.blocks.0.attention"):
-        assert torch.equal(heard(subject, name)[name], one.expand(2, -1, -1))
+        assert torch.equal(recorded(subject, name)[name], one.expand(2, -1, -1))

@@ -1,4 +1,4 @@
-"""The logit lens: the last layer says what the model says, and the earlier ones something of their own."""
+"""The logit lens: the last layer gives the model's own output, and earlier ones differ."""
 
 from dataclasses import replace
 
@@ -12,9 +12,9 @@ from headway.models.build import build
 from headway.models.recipes import Size, decoder, recurrent
 
 
-def test_the_last_layer_says_what_the_model_says(speaker: Subject) -> None:
-    layers = logit_lens(speaker.model, speaker.inputs, top=2)
-    shares = speaker.logits().softmax(-1)
+def test_the_last_layer_gives_the_models_output(headed: Subject) -> None:
+    layers = logit_lens(headed.model, headed.inputs, top=2)
+    shares = headed.logits().softmax(-1)
     torch.testing.assert_close(layers[-1].probabilities, shares.topk(2).values, atol=1e-6, rtol=1e-5)
     assert torch.equal(layers[-1].ids, shares.topk(2).indices)
     for earlier in layers[:-1]:
@@ -36,14 +36,14 @@ def test_the_embedding_alone_goes_through_norm_and_head(gpt2: Subject) -> None:
     torch.testing.assert_close(first.probabilities, logits.softmax(-1).sort(descending=True).values)
 
 
-def test_no_more_than_there_is() -> None:
+def test_top_is_limited_by_the_labels() -> None:
     subject = make("bert labels")
     layers = logit_lens(subject.model, subject.inputs, top=99)
     assert layers[0].ids.shape == (2, 3)  # (batch, labels)
     torch.testing.assert_close(layers[0].probabilities.sum(-1), torch.ones(2))
 
 
-def test_models_without_an_answer_are_refused() -> None:
+def test_models_without_logits_raise() -> None:
     config = replace(decoder(Size(width=16, layers=1, heads=2), "modern", vocab=9, context=8), head=None)
     with pytest.raises(InputError, match="no head"):
         logit_lens(build(config), {"inputs": torch.tensor([[1, 2]])})

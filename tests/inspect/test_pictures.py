@@ -61,7 +61,7 @@ def test_a_letter_that_the_font_lacks_is_no_warning(tmp_path: Path, recwarn: pyt
     assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
 
 
-def test_small_numbers_of_heads_can_be_told_apart() -> None:
+def test_small_changes_of_heads_are_distinguishable() -> None:
     figure = draw_heads(np.array([[0.0138, -0.0004]]))
     assert [text.get_text() for text in figure.axes[0].texts] == ["0.0138", "-0.0004"]
 

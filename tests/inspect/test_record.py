@@ -1,4 +1,4 @@
-"""Recording: what passes a tap, as far as it was asked for, without changing it, and without a trace afterwards."""
+"""Recording: the selected values at taps, without changing them, and without hooks left behind."""
 
 import sys
 
@@ -19,13 +19,13 @@ from headway.models.recipes import Size, recurrent
 WEIGHTS = "stack.blocks.1.attention.weights"
 
 
-def listening(model: nn.Module) -> list[str]:
+def hooked(model: nn.Module) -> list[str]:
     """Modules that still have a hook."""
     return [name for name, module in model.named_modules() if module._forward_hooks or module._forward_pre_hooks]
 
 
-def whole(subject: Subject, names: str | list[str], **narrow: object) -> dict[str, Tensor]:
-    with torch.no_grad(), record(subject.model, names, **narrow) as seen:
+def whole(subject: Subject, names: str | list[str], **selection: object) -> dict[str, Tensor]:
+    with torch.no_grad(), record(subject.model, names, **selection) as seen:
         subject.model(**subject.inputs)
     return {name: values[0] for name, values in seen.items()}
 
@@ -44,33 +44,33 @@ def test_recorded_weights_are_those_of_the_explicit_path(subject: Subject) -> No
     subject.logits()
     for hook in hooks:
         hook.remove()
-    heard = whole(subject, "*.weights")
-    assert list(heard) == list(explicit) and len(heard) >= 2
-    for name, weights in heard.items():
+    recorded = whole(subject, "*.weights")
+    assert list(recorded) == list(explicit) and len(recorded) >= 2
+    for name, weights in recorded.items():
         torch.testing.assert_close(weights, explicit[name], atol=1e-6, rtol=0)
 
 
 def test_they_are_the_weights_that_the_fast_kernel_used(subject: Subject) -> None:
     """Rows sum to one, and the values mixed by them are what came out of the kernel."""
-    heard = whole(subject, [f"*blocks.*.{tap}" for tap in ("weights", "v", "z")])
-    for name, found in heard.items():
+    recorded = whole(subject, [f"*blocks.*.{tap}" for tap in ("weights", "v", "z")])
+    for name, found in recorded.items():
         path, _, tap = name.rpartition(".")
         if tap != "weights":
             continue
         sums = found.sum(-1)
-        looks = sums > 0.5  # padding on the left looks at nothing
-        assert looks[0].all()
-        torch.testing.assert_close(sums, looks.to(sums.dtype), atol=1e-6, rtol=0)
-        mixed = found @ repeat_groups(heard[f"{path}.v"], found.shape[1])
-        torch.testing.assert_close(mixed, heard[f"{path}.z"], atol=1e-5, rtol=1e-5)
+        attends = sums > 0.5  # padding on the left attends to nothing
+        assert attends[0].all()
+        torch.testing.assert_close(sums, attends.to(sums.dtype), atol=1e-6, rtol=0)
+        mixed = found @ repeat_groups(recorded[f"{path}.v"], found.shape[1])
+        torch.testing.assert_close(mixed, recorded[f"{path}.z"], atol=1e-5, rtol=1e-5)
 
 
 def test_nothing_changes(subject: Subject) -> None:
     plain = subject.logits()
     with torch.no_grad(), record(subject.model, "*.attention.*"):
-        heard = subject.model(**subject.inputs).logits
-    assert torch.equal(heard, plain)
-    assert listening(subject.model) == []
+        recorded = subject.model(**subject.inputs).logits
+    assert torch.equal(recorded, plain)
+    assert hooked(subject.model) == []
 
 
 def test_nothing_changes_in_train_mode_with_dropout() -> None:
@@ -80,8 +80,8 @@ def test_nothing_changes_in_train_mode_with_dropout() -> None:
     plain = subject.logits()
     torch.manual_seed(3)
     with torch.no_grad(), record(subject.model, "*.weights"):
-        heard = subject.model(**subject.inputs).logits
-    assert torch.equal(heard, plain)
+        recorded = subject.model(**subject.inputs).logits
+    assert torch.equal(recorded, plain)
     assert not torch.equal(subject.logits(), plain)  # dropout was on
 
 
@@ -97,7 +97,7 @@ def test_heads_and_queries_are_a_part_of_the_whole(subject: Subject) -> None:
         torch.testing.assert_close(part[name], expected, atol=1e-6, rtol=1e-6)
 
 
-def test_narrowing_while_stepping_with_a_cache() -> None:
+def test_selection_while_stepping_with_a_cache() -> None:
     subject = make("mistral window")
     model, ids = subject.model, subject.inputs["inputs"]
     with torch.no_grad():
@@ -112,38 +112,38 @@ def test_narrowing_while_stepping_with_a_cache() -> None:
         torch.testing.assert_close(step, expected, atol=1e-6, rtol=1e-5)
 
 
-def test_only_what_is_asked_for_is_worked_out(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = sys.modules["headway.inspect.record"]
-    worked_out, real = [], room.attention_weights
+def test_only_the_selection_is_computed(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["headway.inspect.record"]
+    computed, real = [], module.attention_weights
 
     def spy(q: Tensor, k: Tensor, **more: object) -> tuple[Tensor, Tensor]:
-        worked_out.append((tuple(q.shape), tuple(k.shape)))
+        computed.append((tuple(q.shape), tuple(k.shape)))
         return real(q, k, **more)
 
-    monkeypatch.setattr(room, "attention_weights", spy)
+    monkeypatch.setattr(module, "attention_weights", spy)
     monkeypatch.setattr("headway.layers.attention.attention_weights", lambda *_, **__: pytest.fail("the whole"))
     whole(gpt2, "stack.blocks.1.attention.[sw]*", heads=[2], queries=[4])
-    assert worked_out == [((2, 1, 1, 6), (2, 1, 7, 6))]  # scores and weights from one go
+    assert computed == [((2, 1, 1, 6), (2, 1, 7, 6))]  # scores and weights in one call
 
 
 def test_memory_is_bounded_before_it_is_taken(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     one = 2 * 4 * 7 * 7 * 4  # bytes of a layer's weights
     assert len(whole(gpt2, "*.weights", limit=3 * one)) == 3
-    worked_out = []
-    room = sys.modules["headway.inspect.record"]
-    real = room.attention_weights
-    monkeypatch.setattr(room, "attention_weights", lambda *a, **k: worked_out.append(1) or real(*a, **k))
+    computed = []
+    module = sys.modules["headway.inspect.record"]
+    real = module.attention_weights
+    monkeypatch.setattr(module, "attention_weights", lambda *a, **k: computed.append(1) or real(*a, **k))
     with pytest.raises(
         InputError, match=rf"blocks\.2\.attention\.weights takes {one:,} bytes .* limit={3 * one - 1:,}"
     ):
         whole(gpt2, "*.weights", limit=3 * one - 1)
-    assert len(worked_out) == 2
-    assert listening(gpt2.model) == []
+    assert len(computed) == 2
+    assert hooked(gpt2.model) == []
     with pytest.raises(InputError, match=r"embedding\.sum takes"):
         whole(gpt2, "embedding.sum", limit=10)
 
 
-def test_what_was_heard_of_a_cache_is_not_written_over() -> None:
+def test_values_of_a_cache_are_not_overwritten() -> None:
     subject = make("llama")
     model, ids = subject.model, subject.inputs["inputs"]
     cache = model.new_cache(capacity=16)
@@ -155,11 +155,11 @@ def test_what_was_heard_of_a_cache_is_not_written_over() -> None:
     assert torch.equal(seen["stack.blocks.0.attention.k"][0], before)
 
 
-def test_hooks_are_gone_on_exit_also_after_an_error(gpt2: Subject) -> None:
+def test_hooks_are_removed_on_exit_also_after_an_error(gpt2: Subject) -> None:
     with pytest.raises(ZeroDivisionError), record(gpt2.model, "*"):
-        assert listening(gpt2.model)
+        assert hooked(gpt2.model)
         raise ZeroDivisionError
-    assert listening(gpt2.model) == []
+    assert hooked(gpt2.model) == []
     assert not any(tap.listening for tap in gpt2.model.modules() if isinstance(tap, Tap))
 
 
@@ -181,23 +181,23 @@ def test_a_name_that_never_fires_gets_suggestions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "narrow", "message"),
+    ("names", "selection", "message"),
     [
         ("*.weights", {"heads": [0, 4]}, r"heads 0 to 3, not 4"),
         ("*.weights", {"heads": [-1]}, r"heads 0 to 3, not -1"),
-        ("*.weights", {"queries": [7]}, r"has 7 of them, so 7 is not there"),
+        ("*.weights", {"queries": [7]}, r"has 7 query positions, so 7 is out of range"),
         ("*.stream", {"heads": [0]}, r"names none"),
     ],
 )
-def test_narrowing_that_cannot_be(gpt2: Subject, names: str, narrow: dict[str, object], message: str) -> None:
+def test_a_selection_out_of_range_raises(gpt2: Subject, names: str, selection: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        whole(gpt2, names, **narrow)
-    assert listening(gpt2.model) == []
+        whole(gpt2, names, **selection)
+    assert hooked(gpt2.model) == []
 
 
 @pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("heads", [None, [1]])
-def test_a_recording_hears_what_an_intervention_put_in(gpt2: Subject, outside: bool, heads: list[int] | None) -> None:
+def test_record_sees_the_value_of_an_intervention(gpt2: Subject, outside: bool, heads: list[int] | None) -> None:
     put = torch.rand(2, 4, 7, 7).softmax(-1)
     contexts = [record(gpt2.model, WEIGHTS, heads=heads), patch(gpt2.model, WEIGHTS, put)]
     first, second = contexts if outside else contexts[::-1]
@@ -206,10 +206,10 @@ def test_a_recording_hears_what_an_intervention_put_in(gpt2: Subject, outside: b
     seen = a if outside else b
     assert len(seen[WEIGHTS]) == 1
     torch.testing.assert_close(seen[WEIGHTS][0], put if heads is None else put[:, heads])
-    assert listening(gpt2.model) == []
+    assert hooked(gpt2.model) == []
 
 
-def test_the_recurrent_alignment_is_recorded_and_narrowed() -> None:
+def test_the_recurrent_alignment_is_recorded_and_selected() -> None:
     model = build(recurrent(Size(width=16, layers=1, heads=2), vocab=20, start_id=1)).eval()
     inputs = {"inputs": torch.randint(2, 20, (2, 6)), "decoder_ids": torch.randint(2, 20, (2, 4))}
     everything = whole(Subject(model, inputs), "cross.weights")["cross.weights"]

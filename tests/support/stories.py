@@ -1,4 +1,4 @@
-"""Small models of every shape, untrained, ready to be explained; and what holds of any story's numbers."""
+"""Small untrained models of every shape to explain, and a check of any story's numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.explain import story
 def bundle(name: str, *, rows: int = 40, **options: Any) -> Bundle:
     task, model, _ = started(name, rows=rows, **options)
     for parameter in model.parameters():
-        if not parameter.any():  # what learning would begin with says nothing yet
+        if not parameter.any():  # zero at initialisation, so it would have no effect
             torch.nn.init.normal_(parameter, std=0.2)
     return Bundle(model, "headway", model.config, task.tokenizer, None, {}, task)
 
 
-def worked_out(each: story.Attention) -> np.ndarray:
+def computed_weights(each: story.Attention) -> np.ndarray:
     """softmax(q·k · scale + bias, where the mask allows), from the story's own vectors, in double precision."""
     assert each.q is not None and each.k is not None
     keys = np.repeat(each.k, each.heads // each.kv_heads, axis=0).astype(np.float64)
@@ -32,20 +32,20 @@ def worked_out(each: story.Attention) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def check_numbers(told: story.Story) -> int:
-    """Every weight is the softmax of its scores, every z the sum of its values; returns how many were worked out."""
+def check_numbers(explained: story.Story) -> int:
+    """Every weight is the softmax of its scores, every z the sum of its values; returns how many layers have both."""
     full = 0
-    for each in told.attention:
-        weights = story.numbers(each.weights)
-        shape = len(told.sequences[each.queries].tokens), len(told.sequences[each.keys].tokens)
+    for each in explained.attention:
+        weights = story.dequantize(each.weights)
+        shape = len(explained.sequences[each.queries].tokens), len(explained.sequences[each.keys].tokens)
         assert weights.shape == (each.heads, *shape) and each.mask.shape == shape
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
         assert (weights[:, ~each.mask] == 0).all()
         if each.q is None:
             continue
         full += 1
-        np.testing.assert_allclose(weights, worked_out(each), atol=1e-5)
+        np.testing.assert_allclose(weights, computed_weights(each), atol=1e-5)
         assert each.v is not None and each.z is not None
         values = np.repeat(each.v, each.heads // each.kv_heads, axis=0)
-        np.testing.assert_allclose(each.z, worked_out(each) @ values, atol=2e-5)
+        np.testing.assert_allclose(each.z, computed_weights(each) @ values, atol=2e-5)
     return full

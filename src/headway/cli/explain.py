@@ -16,23 +16,27 @@ from headway.errors import InputError
 @app.command()
 def explain(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model folder, or a hub id.")] = None,
-    given: Annotated[str | None, typer.Argument(metavar="INPUT", help="A text, or what the task takes.")] = None,
+    given: Annotated[str | None, typer.Argument(metavar="INPUT", help="A text, or another input of the task.")] = None,
     against: Annotated[
-        str | None, typer.Option(help="Another answer to look at: a target text, a continuation, a label.")
+        str | None, typer.Option(help="Explain this output instead: a target text, a continuation, a label.")
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The page (default explain.html).")] = None,
-    layers: Annotated[str | None, typer.Option(help="Layers to keep in full, such as 0,5.")] = None,
-    first: Annotated[int | None, typer.Option(help="Read only the first N tokens of the text.")] = None,
-    last: Annotated[int | None, typer.Option(help="Read only the last N tokens of the text.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw a picture.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw a picture.")] = None,
-    view: Annotated[str | None, typer.Option(help="What to draw: attention, alignment, positions or heads.")] = None,
-    terminal: Annotated[bool, typer.Option("--terminal", help="Show it here, without a page.")] = False,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers to include with queries, keys and values, such as 0,5.")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help="Use only the first N tokens of the text.")] = None,
+    last: Annotated[int | None, typer.Option(help="Use only the last N tokens of the text.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw a figure to this PNG file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw a figure to this SVG file.")] = None,
+    view: Annotated[str | None, typer.Option(help="The figure: attention, alignment, positions or heads.")] = None,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Print to the terminal instead of writing a page.")
+    ] = False,
     example: Annotated[
-        str | None, typer.Option(help="A worked example in place of a model; `list` names them.")
+        str | None, typer.Option(help="Explain a worked example instead of a model; `list` names them.")
     ] = None,
 ) -> None:
-    """How MODEL comes to its answer to INPUT: every number, as one page that needs no network."""
+    """Explain the output of MODEL for INPUT step by step, as one HTML page that works offline."""
     if example == "list":
         from headway.explain.examples import EXAMPLES
 
@@ -40,46 +44,46 @@ def explain(
             say(name)
         return
     from headway.explain.explanation import Explanation
-    from headway.explain.explanation import explain as explained
+    from headway.explain.explanation import explain as explain_model
 
-    pictures = _pictures(png, svg, view=view)
+    figures = _figures(png, svg, view=view)
     if example is not None:
-        from headway.explain.examples import example as worked
+        from headway.explain.examples import example as worked_example
 
         if model is not None:
-            raise InputError("--example stands in place of MODEL and INPUT: leave them out")
-        found = Explanation(worked(example))
+            raise InputError("--example replaces MODEL and INPUT: leave them out")
+        found = Explanation(worked_example(example))
     elif model is None or given is None:
         raise InputError("explain takes MODEL and INPUT, or --example NAME (--example list names them)")
     else:
         note_unfinished(model)
-        found = explained(model, given, against=against, layers=_numbers(layers), first=first, last=last)
-    for path in pictures:
+        found = explain_model(model, given, against=against, layers=_numbers(layers), first=first, last=last)
+    for path in figures:
         found.draw(view, path=path)  # type: ignore[arg-type]
         say(str(path))
     if terminal:
         from headway.explain.terminal import show
 
         show(found.story)
-    if out is not None or not (terminal or pictures):
+    if out is not None or not (terminal or figures):
         page = found.save(out or Path("explain.html"))
         say(f"{page}  {page.stat().st_size / 1e6:.1f} MB; open it in a browser, no network is needed")
         for line in found.story.note:
             say(f"note: {line}")
 
 
-def _pictures(png: Path | None, svg: Path | None, *, view: str | None) -> list[Path]:
-    """The files to draw, refused before anything is worked out."""
+def _figures(png: Path | None, svg: Path | None, *, view: str | None) -> list[Path]:
+    """The files to draw, checked before the model is loaded."""
     from headway.explain.views import VIEWS
 
     wanted = [(path, ending) for path, ending in ((png, ".png"), (svg, ".svg")) if path is not None]
     for path, ending in wanted:
         if path.suffix.lower() != ending:
-            raise InputError(f"{path}: a picture asked for with --{ending[1:]} ends in {ending}")
+            raise InputError(f"{path}: the file of --{ending[1:]} must end in {ending}")
     if view is not None and view not in VIEWS:
         raise InputError(f"--view {view!r} is not one of {', '.join(VIEWS)}")
     if view is not None and not wanted:
-        raise InputError("--view says what --png or --svg draws: give one of them")
+        raise InputError("--view selects what --png or --svg draws: give one of them")
     return [path for path, _ in wanted]
 
 
@@ -88,5 +92,5 @@ def _numbers(text: str | None) -> list[int] | None:
         return None
     parts = text.replace(",", " ").split()
     if not parts or not all(part.isdigit() for part in parts):
-        raise InputError(f"--layers {text!r}: give numbers of layers, such as 0,5")
+        raise InputError(f"--layers {text!r}: give layer numbers, such as 0,5")
     return [int(part) for part in parts]

@@ -1,8 +1,8 @@
-"""How an answer came about, step by step, with the model's own numbers: one story, many views.
+"""Explains one output of a model step by step, with the model's own numbers, as a page, figures or terminal output.
 
     headway.explain("runs/demo", "the 3rd of May 1998").save("page.html")
 
-The room is called by its own name, so `headway.explain(…)` and `headway.explain.story` are both what they say."""
+This module is callable, so that `headway.explain(…)` works although `headway.explain` is also the package."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headway.explain.explanation import Explanation, explain
 __all__ = ["Explanation", "explain"]
 
 
-class _Room(ModuleType):
-    def __call__(self, *given: Any, **options: Any) -> Explanation:
-        return explain(*given, **options)
+class _CallableModule(ModuleType):
+    def __call__(self, *arguments: Any, **options: Any) -> Explanation:
+        return explain(*arguments, **options)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _CallableModule

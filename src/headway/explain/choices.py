@@ -1,4 +1,4 @@
-"""Scores as a choice: the candidates a reader can compare, and what all of them together weigh."""
+"""Logits as rows of candidates: the best few with their logits, and the log-sum-exp over all."""
 
 from __future__ import annotations
 
@@ -9,78 +9,80 @@ import torch
 from torch import Tensor
 
 from headway.explain import story
-from headway.explain.token_text import names
+from headway.explain.token_text import token_strings
 from headway.models.outputs import Output
 from headway.preprocess.text import Tokenizer
 
-SHOWN = 50  # of a large vocabulary, for the choice that is the answer
-SKETCHED = 10  # for each of the others
+TOP_ANSWER = 50  # candidates of a large vocabulary, at the position of the answer
+TOP_OTHERS = 10  # at every other position
 
-Names = Callable[[Sequence[int]], Sequence[str]]
+IdsToText = Callable[[Sequence[int]], Sequence[str]]
 
 
-def short(value: float) -> float:
-    """All that float32 knows of a number, and no more digits than that."""
+def round_float32(value: float) -> float:
+    """The number with the digits that float32 has."""
     return float(f"{value:.8g}")
 
 
-def candidates(scores: Tensor, name: Names, *, top: int = SHOWN, chosen: int | None = None) -> list[story.Candidate]:
-    """Best first: all of them when few, else the best; and the chosen one in any case. −∞ is no candidate."""
+def candidates(
+    scores: Tensor, to_text: IdsToText, *, top: int = TOP_ANSWER, chosen: int | None = None
+) -> list[story.Candidate]:
+    """Best first: all when there are few, else the `top`, and the chosen one in any case. −∞ is not a candidate."""
     possible = int(torch.isfinite(scores).sum())
-    few = len(scores) <= SHOWN
+    few = len(scores) <= TOP_ANSWER
     found = scores.topk(min(possible, len(scores) if few else top)).indices.tolist()
     if chosen is not None and chosen not in found:
         found.append(chosen)
     return [
-        story.Candidate(text, index, short(float(scores[index])))
-        for text, index in zip(name(found), found, strict=True)
+        story.Candidate(text, index, round_float32(float(scores[index])))
+        for text, index in zip(to_text(found), found, strict=True)
     ]
 
 
 def choice(
-    scores: Tensor,  # (candidate,), −∞ where it may not be chosen
-    name: Names,
+    scores: Tensor,  # (candidate,), −∞ where not allowed
+    to_text: IdsToText,
     *,
     label: str,
     at: int | None = None,
     chosen: int | None = None,
-    top: int = SHOWN,
+    top: int = TOP_ANSWER,
 ) -> story.Row:
-    """Unless told which is chosen, the best is."""
+    """`chosen` defaults to the best candidate."""
     scores = scores.detach().float().cpu()
     best = int(scores.argmax()) if chosen is None else chosen
     return story.Row(
         label=label,
-        candidates=candidates(scores, name, top=top, chosen=best),
-        logsumexp=short(float(scores.logsumexp(0))),
+        candidates=candidates(scores, to_text, top=top, chosen=best),
+        logsumexp=round_float32(float(scores.logsumexp(0))),
         count=int(torch.isfinite(scores).sum()),
         at=at,
         chosen=best,
     )
 
 
-def labels(given: Sequence[str]) -> Names:
+def labels(given: Sequence[str]) -> IdsToText:
     return lambda ids: [given[index] for index in ids]
 
 
-def vocabulary(tokenizer: Tokenizer | None) -> Names:
-    return partial(names, tokenizer)
+def vocabulary(tokenizer: Tokenizer | None) -> IdsToText:
+    return partial(token_strings, tokenizer)
 
 
 def next_tokens(
-    output: Output, read: story.Sequence, wanted: Sequence[int | None], tokenizer: Tokenizer | None
+    output: Output, read: story.Sequence, targets: Sequence[int | None], tokenizer: Tokenizer | None
 ) -> list[story.Row]:
-    """What comes after each token that was read; `wanted` is what did come, None where it is still open."""
+    """The next-token candidates at each position; `targets` are the ids that follow, None where there is none yet."""
     assert output.logits is not None
-    last = len(wanted) - 1
+    last = len(targets) - 1
     return [
         choice(
             scores,
             vocabulary(tokenizer),
             label=read.tokens[at].text,
             at=at,
-            chosen=wanted[at],
-            top=SHOWN if at == last else SKETCHED,
+            chosen=targets[at],
+            top=TOP_ANSWER if at == last else TOP_OTHERS,
         )
         for at, scores in enumerate(output.logits[0])
     ]

@@ -1,5 +1,5 @@
-"""What a model is asked, task by task: the tensors it is shown, the tokens a person sees in their place,
-and how its scores become the answer."""
+"""Encoder inputs, task by task: the tensors of the forward pass, the tokens to show for them, and how the output
+becomes the answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headway.bundle import Bundle
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import InputError
 from headway.explain import story
-from headway.explain.choices import choice, labels, short, vocabulary
-from headway.explain.token_text import Whole, cut, tokens
+from headway.explain.choices import choice, labels, round_float32, vocabulary
+from headway.explain.token_text import NoTruncation, tokens, truncate
 from headway.layers.embeddings import PatchConfig
 from headway.models.heads import pool
 from headway.models.outputs import Output
@@ -30,14 +30,14 @@ from headway.tasks.fill import Fill
 from headway.tasks.tag import Tag
 from headway.tasks.task import Task
 
-Tell = Callable[[Output], story.Output]
+ReadOutput = Callable[[Output], story.Output]
 
 
 @dataclass(frozen=True)
-class Asked:
-    inputs: dict[str, Tensor]  # what the model is called with, by name; one row
+class PreparedInput:
+    inputs: dict[str, Tensor]  # keyword arguments of the model's forward; a batch of one
     sequences: dict[str, story.Sequence]
-    tell: Tell
+    read_output: ReadOutput
     note: list[str] = field(default_factory=list)
 
     @property
@@ -45,15 +45,15 @@ class Asked:
         return {name: len(sequence.tokens) for name, sequence in self.sequences.items()}
 
 
-def strict(task: Task) -> Any:
-    """The same task, refusing what does not fit."""
-    whole = replace(task, overflow="error")
-    whole.ledger = Whole()
-    return whole
+def without_truncation(task: Task) -> Any:
+    """The same task, which raises for an input that is too long."""
+    strict = replace(task, overflow="error")
+    strict.ledger = NoTruncation()
+    return strict
 
 
 def shorten(task: Task | None, value: Any, *, first: int | None, last: int | None) -> Any:
-    """The part of the text that was asked for: of a question's passage, where there is one."""
+    """The first or last tokens of the text, or of the context of a question."""
     if first is None and last is None:
         return value
     if first is not None and last is not None:
@@ -61,56 +61,56 @@ def shorten(task: Task | None, value: Any, *, first: int | None, last: int | Non
     if min(n for n in (first, last) if n is not None) < 1:
         raise InputError("--first and --last take a number of tokens from 1")
     if task is not None and isinstance(value, str):
-        return cut(task.tokenizer, value, first=first, last=last)
+        return truncate(task.tokenizer, value, first=first, last=last)
     if task is not None and isinstance(value, Mapping) and isinstance(value.get("context"), str):
-        return {**value, "context": cut(task.tokenizer, value["context"], first=first, last=last)}
-    raise InputError("--first and --last choose a part of a text, and this input is none")
+        return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
+    raise InputError("--first and --last select a part of a text, and this input is not a text")
 
 
-def ask_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> Asked:
-    """An encoder, or a decoder with a head for labels."""
+def prepare_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> PreparedInput:
+    """For an encoder, or a decoder with a classification head."""
     match task:
         case Classification():
-            return _classified(bundle, task, value, against=against)
+            return _classify(bundle, task, value, against=against)
         case _ if against is not None:
-            raise InputError(f"--against: {task.name} has no other answer to be held against")
+            raise InputError(f"--against does not apply to task {task.name}")
         case Tag():
-            return _tagged(bundle, task, value)
+            return _tag(bundle, task, value)
         case Answer():
-            return _answered(bundle, task, value)
+            return _answer(bundle, task, value)
         case Fill():
-            return _filled(bundle, task, value)
+            return _fill(bundle, task, value)
         case Embed():
-            return _embedded(bundle, task, value)
-    raise InputError(f"explain does not know the task {task.name}")
+            return _embed(bundle, task, value)
+    raise InputError(f"explain does not support task {task.name}")
 
 
-def rows(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
-    """One row under the name that the model gives its first argument."""
+def one_row(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
+    """A batch of one, under the name of the model's first argument."""
     row = torch.as_tensor(ids, dtype=torch.long, device=bundle.device)[None]
     return {"inputs": row}
 
 
-def _classified(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> Asked:
+def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> PreparedInput:
     if against is not None and against not in task.labels:
         raise InputError(f"--against {against!r}: not one of the labels {', '.join(task.labels)}")
-    example = strict(task).read(value, where="the input")
+    example = without_truncation(task).read(value, where="the input")
     if isinstance(task, ClassifyImage):
         batch = task.collate([example], seeds=[()], where=[]).to(bundle.device)
-        inputs, read = dict(batch.inputs), _patches(bundle, task, example["pixels"])
+        inputs, sequence = dict(batch.inputs), _patches(bundle, task, example["pixels"])
     else:
         assert isinstance(task, Classify)
-        inputs = rows(bundle, example["ids"].tolist())
-        read = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]), text=value)
+        inputs = one_row(bundle, example["ids"].tolist())
+        sequence = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]), text=value)
 
-    def tell(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.Output:
         assert output.logits is not None
-        at = {"first": 0, "last": len(read.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
+        at = {"first": 0, "last": len(sequence.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
         chosen = None if against is None else task.labels.index(against)
-        row = choice(output.logits[0], labels(task.labels), label=read.label, at=at, chosen=chosen)
+        row = choice(output.logits[0], labels(task.labels), label=sequence.label, at=at, chosen=chosen)
         return story.Output("classes", [row], row.candidates[0].text)
 
-    return Asked(inputs, {"text": read}, tell)
+    return PreparedInput(inputs, {"text": sequence}, read_output)
 
 
 def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence:
@@ -119,38 +119,38 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
     config = bundle.config.embedding  # type: ignore[union-attr]
     assert isinstance(config, PatchConfig)
     high, wide = config.image[0] // config.patch[0], config.image[1] // config.patch[1]
-    spots = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
-    kept = io.BytesIO()
+    patches = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
+    png = io.BytesIO()
     shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
-    Image.fromarray(pixels.reshape(shape)).save(kept, "PNG")
-    picture = story.Picture(base64.b64encode(kept.getvalue()).decode("ascii"), high, wide)
-    return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *spots], picture)
+    Image.fromarray(pixels.reshape(shape)).save(png, "PNG")
+    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide)
+    return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *patches], picture)
 
 
-def _tagged(bundle: Bundle, task: Tag, value: Any) -> Asked:
+def _tag(bundle: Bundle, task: Tag, value: Any) -> PreparedInput:
     (found,) = task.predict(bundle.model, [value])
-    (reading,) = strict(task).read(found["words"], where="the input")
+    (encoded,) = without_truncation(task).read(found["words"], where="the input")
     text = value if isinstance(value, str) else " ".join(found["words"])
-    read = story.Sequence("text", tokens(task.tokenizer, reading.ids, found["words"]), text=text)
+    sequence = story.Sequence("text", tokens(task.tokenizer, encoded.ids, found["words"]), text=text)
     gaps = _gaps(value, found["words"])
-    for at, word in reading.places:
-        token = read.tokens[at]
-        read.tokens[at] = replace(token, text=gaps[word] + token.text.lstrip())
+    for at, word in encoded.places:
+        token = sequence.tokens[at]
+        sequence.tokens[at] = replace(token, text=gaps[word] + token.text.lstrip())
 
-    def tell(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.Output:
         assert output.logits is not None
         chosen = [
             choice(output.logits[0, at], labels(task.labels), label=found["words"][word], at=at)
-            for at, word in reading.places
+            for at, word in encoded.places
         ]
         named = [f"{entity['text']} ({entity['type']})" for entity in found["entities"]]
         return story.Output("tags", chosen, ", ".join(named) or "nothing tagged")
 
-    return Asked(rows(bundle, reading.ids), {"text": read}, tell)
+    return PreparedInput(one_row(bundle, encoded.ids), {"text": sequence}, read_output)
 
 
 def _gaps(value: Any, words: Sequence[str]) -> list[str]:
-    """What stands before each word; words that came as a list stand apart."""
+    """The text before each word; a space between words that came as a list."""
     if not isinstance(value, str):
         return [" " * bool(number) for number, _ in enumerate(words)]
     out, done = list[str](), 0
@@ -161,19 +161,19 @@ def _gaps(value: Any, words: Sequence[str]) -> list[str]:
     return out
 
 
-def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
+def _answer(bundle: Bundle, task: Answer, value: Any) -> PreparedInput:
     (found,) = task.predict(bundle.model, [value])
-    (window,) = strict(task).windows(value["question"], value["context"], where="the input")
+    (window,) = without_truncation(task).windows(value["question"], value["context"], where="the input")
     texts = [value["question"], value["context"]]
-    read = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))
+    sequence = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))
     span = window.span(found["start"], found["end"]) if found["answer"] else (0, 0)
 
-    def tell(output: Output) -> story.Output:
-        """A candidate's id is the place of its token; the first token stands for no answer."""
+    def read_output(output: Output) -> story.Output:
+        """A candidate's id is the index of its token; the first token means no answer."""
         assert output.logits is not None
         possible = torch.zeros(len(window.ids), dtype=torch.bool)
         possible[[0, *range(*window.context)]] = True
-        names = labels([token.text for token in read.tokens])
+        names = labels([token.text for token in sequence.tokens])
         scores = output.logits[0].cpu().masked_fill(~possible[:, None], -torch.inf)  # (token, start or end)
         chosen = [
             choice(scores[:, side], names, label=label, at=at, chosen=at)
@@ -181,21 +181,23 @@ def _answered(bundle: Bundle, task: Answer, value: Any) -> Asked:
         ]
         return story.Output("span", chosen, found["answer"] or "no answer in the text")
 
-    inputs = rows(bundle, window.ids)
+    inputs = one_row(bundle, window.ids)
     inputs["segments"] = torch.tensor([window.segments], device=bundle.device)
-    return Asked(inputs, {"text": read}, tell)
+    return PreparedInput(inputs, {"text": sequence}, read_output)
 
 
-def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
+def _fill(bundle: Bundle, task: Fill, value: Any) -> PreparedInput:
     ids = task.asked(value, 1)
     *before, rest = value.split(task.mask)
-    read = story.Sequence("text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]), text=value)
+    sequence = story.Sequence(
+        "text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]), text=value
+    )
     places = [at for at, index in enumerate(ids) if index == task.tokenizer.mask_id]
     for at, part in zip(places, before, strict=True):
         gap = part[len(part.rstrip()) :]
-        read.tokens[at] = replace(read.tokens[at], text=gap + task.mask, special=False)
+        sequence.tokens[at] = replace(sequence.tokens[at], text=gap + task.mask, special=False)
 
-    def tell(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.Output:
         assert output.logits is not None
         special = torch.from_numpy(task.masking.special)
         chosen = [
@@ -209,19 +211,19 @@ def _filled(bundle: Bundle, task: Fill, value: Any) -> Asked:
         ]
         return story.Output("fill", chosen, ", ".join(row.candidates[0].text.strip() for row in chosen))
 
-    return Asked(rows(bundle, ids), {"text": read}, tell)
+    return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
 
 
-def _embedded(bundle: Bundle, task: Embed, value: Any) -> Asked:
+def _embed(bundle: Bundle, task: Embed, value: Any) -> PreparedInput:
     if not isinstance(value, str):
-        raise InputError("explain takes one text of an embedding model at a time")
-    ids = strict(task).ids(value, part="text", where="the input")
-    read = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
+        raise InputError("explain takes one text at a time for an embedding model")
+    ids = without_truncation(task).ids(value, part="text", where="the input")
+    sequence = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
     how = sentence_settings(bundle.folder).pooling
 
-    def tell(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.Output:
         vector = torch.nn.functional.normalize(pool(output.hidden, None, how), dim=-1)[0].float().cpu()
-        start = ", ".join(f"{short(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
+        start = ", ".join(f"{round_float32(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
         return story.Output("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
 
-    return Asked(rows(bundle, ids), {"text": read}, tell)
+    return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)

@@ -1,4 +1,4 @@
-"""What `headway.explain` gives: a story to be saved as a page, drawn, or looked at in a notebook."""
+"""The result of `headway.explain`: a story to save as a page, draw as figures, or show in a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.explain.views import View
 
-TALL = 900  # pixels of a page in a notebook
+NOTEBOOK_HEIGHT = 900  # pixels
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Explanation:
     story: Story
 
     def html(self) -> str:
-        """The page: one file, which asks the network for nothing."""
+        """The page as one HTML file that makes no network request."""
         from headway.explain.page import render
 
         return render(self.story)
@@ -36,19 +36,20 @@ class Explanation:
         return target
 
     def draw(self, view: View | None = None, *, path: str | Path | None = None) -> Figure:
-        """A picture: attention, alignment, positions or heads."""
+        """A figure: attention, alignment, positions or heads."""
         from headway.explain.views import draw
 
         return draw(self.story, view, path=path)
 
     def _repr_html_(self) -> str:
         page = html.escape(self.html(), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:{TALL}px;border:0" title="explanation"></iframe>'
+        style = f"width:100%;height:{NOTEBOOK_HEIGHT}px;border:0"
+        return f'<iframe srcdoc="{page}" style="{style}" title="explanation"></iframe>'
 
 
 def explain(model: str | Path | Bundle | nn.Module, given: Any, **options: Any) -> Explanation:
-    """How `model` came to its answer. The options are `collect`'s: against, layers, first, last, steps. A bare model of
-    ours, which has no tokenizer, takes the ids of its tokens."""
+    """Explains the output of `model` for one input. The options are those of `collect`: against, layers, first, last,
+    steps. A model without a tokenizer takes token ids."""
     from headway.bundle import Bundle, load
     from headway.explain.collect import collect
 

@@ -1,4 +1,4 @@
-"""A model in a few lines, for the head of a page."""
+"""A short description of a model, for the head of a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.models.config import (
     StackConfig,
 )
 
-PLACES = {"pre": "before", "post": "after"}
+NORM_PLACES = {"pre": "before", "post": "after"}
 
 
 def name_of(bundle: Bundle) -> str:
@@ -56,5 +56,5 @@ def _stack(config: StackConfig, side: str = "") -> list[tuple[str, str]]:
         (f"{side}width", str(block.width)),
         (f"{side}heads", heads),
         (f"{side}feed-forward", f"{block.feedforward.width} ({block.feedforward.activation})"),
-        (f"{side}norm", f"{block.norm.kind}, {PLACES[block.norm_place]} each part"),
+        (f"{side}norm", f"{block.norm.kind}, {NORM_PLACES[block.norm_place]} each part"),
     ]

@@ -1,5 +1,4 @@
-"""A model's parts in the order a reader meets them: its sides (encoder, decoder), the attentions of each
-layer, and the taps where their numbers are heard."""
+"""The stacks of a model (encoder, decoder), the attention layers of each, and the names of their taps."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from headway.models.encoder_decoder import EncoderDecoder
 
 
 @dataclass(frozen=True)
-class Side:
-    """One stack and the sequence it reads."""
+class StackInfo:
+    """One stack and the sequence it processes."""
 
     name: Literal["encoder", "decoder"]
-    prefix: str  # of its taps' names
+    prefix: str  # of the names of its taps
     model: Encoder | Decoder
     sequence: str
-    memory: str = ""  # the sequence its cross-attention looks at
+    memory: str = ""  # the sequence its cross-attention attends to
 
     @property
     def blocks(self) -> list[tuple[str, Block]]:
@@ -36,10 +35,10 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Place:
+class AttentionInfo:
     """One attention of one layer."""
 
-    side: Side
+    stack: StackInfo
     name: str
     layer: int
     module: Attention
@@ -50,23 +49,23 @@ class Place:
 
     @property
     def keys(self) -> str:
-        return self.side.memory if self.cross else self.side.sequence
+        return self.stack.memory if self.cross else self.stack.sequence
 
     @property
     def causal(self) -> bool:
-        return self.side.model.config.stack.causal and not self.cross
+        return self.stack.model.config.stack.causal and not self.cross
 
     @property
     def biased(self) -> bool:
-        return self.side.model.config.stack.score_bias is not None and not self.cross
+        return self.stack.model.config.stack.score_bias is not None and not self.cross
 
     @property
     def scale(self) -> float:
         config = self.module.config
         return 1.0 / math.sqrt(config.head_size) if config.scale is None else config.scale
 
-    def mask(self, queries: int, keys: int) -> Tensor:  # → (query, key), True = may look; there is no padding here
-        windows = self.side.model.config.stack.windows
+    def mask(self, queries: int, keys: int) -> Tensor:  # (query, key), True = may attend; there is no padding here
+        windows = self.stack.model.config.stack.windows
         size = windows[self.layer] if windows and not self.cross else None
         device = torch.device("cpu")
         allowed = CAUSAL if self.causal else Mask()
@@ -75,35 +74,35 @@ class Place:
         found = allowed.tensor(queries, keys, device)
         return torch.ones(queries, keys, dtype=torch.bool) if found is None else found.expand(queries, keys)
 
-    def bias(self, queries: int, keys: int) -> Tensor | None:  # → (head, query, key)
-        stack = self.side.model.stack
+    def bias(self, queries: int, keys: int) -> Tensor | None:  # (head, query, key)
+        relative_bias = self.stack.model.stack.relative_bias
         if not self.biased:
             return None
-        if stack.relative_bias is not None:
-            return stack.relative_bias(queries, keys)[0]
+        if relative_bias is not None:
+            return relative_bias(queries, keys)[0]
         return alibi_bias(self.module.heads, queries=queries, keys=keys, device=torch.device("cpu"))[0]
 
 
-def sides(model: nn.Module) -> list[Side]:
+def stacks(model: nn.Module) -> list[StackInfo]:
     if isinstance(model, EncoderDecoder):
         return [
-            Side("encoder", "encoder.", model.encoder, "source"),
-            Side("decoder", "decoder.", model.decoder, "target", memory="source"),
+            StackInfo("encoder", "encoder.", model.encoder, "source"),
+            StackInfo("decoder", "decoder.", model.decoder, "target", memory="source"),
         ]
     if isinstance(model, Encoder):
-        return [Side("encoder", "", model, "text")]
-    return [Side("decoder", "", model, "text")] if isinstance(model, Decoder) else []
+        return [StackInfo("encoder", "", model, "text")]
+    return [StackInfo("decoder", "", model, "text")] if isinstance(model, Decoder) else []
 
 
-def places(model: nn.Module) -> list[Place]:
-    return [place for side in sides(model) for place in _places(side)]
+def attentions(model: nn.Module) -> list[AttentionInfo]:
+    return [each for stack in stacks(model) for each in _attentions(stack)]
 
 
-def _places(side: Side) -> Iterator[Place]:
-    for layer, (name, block) in enumerate(side.blocks):
-        yield Place(side, f"{name}.attention", layer, block.attention)
+def _attentions(stack: StackInfo) -> Iterator[AttentionInfo]:
+    for layer, (name, block) in enumerate(stack.blocks):
+        yield AttentionInfo(stack, f"{name}.attention", layer, block.attention)
         if block.cross is not None:
-            yield Place(side, f"{name}.cross", layer, block.cross)
+            yield AttentionInfo(stack, f"{name}.cross", layer, block.cross)
 
 
 def _blocks(model: Encoder | Decoder) -> list[Block]:

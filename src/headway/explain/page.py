@@ -1,7 +1,7 @@
-"""A story as one HTML file that needs nothing else: styles, scripts and numbers inside, no request ever.
+"""A story as one self-contained HTML file: styles, scripts and data inside, no network requests.
 
-The content-security policy admits this page's own script and style by their hashes and nothing besides, so that even
-a hostile token could not load or send anything; and the page's scripts make text nodes of data, never markup."""
+The content-security policy allows only this page's own script and style, by their hashes, so that a hostile token
+cannot load or send anything; and the scripts insert data as text nodes, never as markup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from string import Template
 
 from headway.explain.story import Story
 
-SCRIPTS = (  # in the order in which they are read; each is one idea
+SCRIPTS = (  # in loading order
     *("dom", "words", "format", "tensor", "maths", "colour", "tip", "table", "heat", "state", "section", "head"),
     *("tokens", "positions", "embedding", "byhand", "product", "weigh", "lines", "heads", "stream", "why", "output"),
     *("generation", "example", "main"),
@@ -26,7 +26,7 @@ UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 def render(story: Story) -> str:
     script, style = _joined("js", SCRIPTS), _joined("css", STYLES)
-    title = story.title.encode("utf-8", "replace").decode()  # half a character pair cannot be written
+    title = story.title.encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -37,7 +37,7 @@ def render(story: Story) -> str:
 
 
 def _embedded(json_text: str) -> str:
-    """The same JSON, with every character that an HTML parser could take for markup written as its number."""
+    """The same JSON, with every character that an HTML parser could take for markup as a \\u escape."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 

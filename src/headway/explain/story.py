@@ -1,9 +1,8 @@
-"""The story of one input: everything that a page shows, as plain data.
+"""The data of one explanation: everything that a page shows.
 
-`collect` tells it of our models; one of any other model can be built by hand, from arrays and strings. On the wire an
-array is {"shape", "data"}: its little-endian float32 numbers in base64, which are exactly the model's.
-Masks, and weights too many for float32, go as {"shape", "data", "type": "fraction"}: little-endian 16-bit whole numbers
-n that stand for n / 65535."""
+`collect` builds it for Headway's models; for any other model it can be built from arrays and strings. In JSON an array
+is {"shape", "data"}: little-endian float32 in base64, bit for bit the model's. Masks, and weights that do not fit as
+float32, are {"shape", "data", "type": "fraction"}: little-endian uint16 n for the value n / 65535."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 Kind = Literal["decoder", "encoder", "encoder-decoder", "recurrent", "vision"]
-WHOLE = 65535
+UINT16_MAX = 65535
 PositionKind = Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"]
 
 
@@ -29,9 +28,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Token:
-    text: str  # the exact piece of the text; a special token's own name
+    text: str  # the exact substring of the text; a special token's name
     id: int
-    special: bool = False  # put there by the tokenizer or the model, and no part of the text
+    special: bool = False  # added by the tokenizer or the model, not part of the text
 
 
 @dataclass(frozen=True)
@@ -49,29 +48,29 @@ class Sequence:
     label: str
     tokens: list[Token]
     picture: Picture | None = None
-    text: str | None = None  # what the tokens were made from; else they are it, one after the other
+    text: str | None = None  # the tokenized text; None: the tokens' texts joined
 
 
 @dataclass(frozen=True)
 class Position:
     kind: PositionKind
     values: np.ndarray | None = None  # (token, width): what is added to the embedding
-    angles: np.ndarray | None = None  # (token, size/2): how far rotary turns each pair, in radians
-    pattern: np.ndarray | None = None  # (place, width): sinusoids of the first places, however short the text
+    angles: np.ndarray | None = None  # (token, size/2): rotary angle of each pair, in radians
+    pattern: np.ndarray | None = None  # (position, width): sinusoids, also past the end of the text
 
 
 @dataclass(frozen=True)
 class Embedding:
     sequence: str
-    token: np.ndarray  # (token, width), as it enters the sum: scaled, where the model scales it
+    token: np.ndarray  # (token, width), scaled if the model scales it
     position: Position
     result: np.ndarray  # (token, width), after position, segment and norm
-    also: list[Literal["segment", "norm"]] = field(default_factory=list)  # what else was done to the sum
+    also: list[Literal["segment", "norm"]] = field(default_factory=list)  # also applied to the sum
 
 
 @dataclass(frozen=True)
 class Attention:
-    """weights = softmax(q·k · scale + bias, where mask is 1); head h reads key and value head h · kv_heads // heads."""
+    """weights = softmax(q·k · scale + bias, where mask is 1); head h uses key/value head h · kv_heads // heads."""
 
     name: str  # the module's path, e.g. decoder.stack.blocks.0.attention
     stack: str
@@ -83,9 +82,9 @@ class Attention:
     scale: float
     heads: int
     kv_heads: int
-    weights: np.ndarray  # (head, query, key); of uint16 when they are fractions, see `fractions`
-    mask: np.ndarray  # (query, key): True where the query may look
-    q: np.ndarray | None = None  # (head, query, size), after rotary and norm: what is multiplied
+    weights: np.ndarray  # (head, query, key); uint16 when quantized, see `quantize`
+    mask: np.ndarray  # (query, key): True where the query may attend
+    q: np.ndarray | None = None  # (head, query, size), after rotary and norm, as in the dot product
     k: np.ndarray | None = None  # (kv_head, key, size)
     v: np.ndarray | None = None  # (kv_head, key, size)
     z: np.ndarray | None = None  # (head, query, size): weights · v
@@ -94,15 +93,15 @@ class Attention:
 
 @dataclass(frozen=True)
 class Part:
-    """One step of the residual stream: how much its branch adds, and how large the stream is after it."""
+    """One sublayer of the residual stream: the norm of its branch, and of the stream after it."""
 
     stack: str
     layer: int  # -1: the embedding
     part: Literal["embedding", "attention", "cross", "feedforward"]
     sequence: str
-    stream: list[float]  # the norm of each token's vector after this part
-    branch: list[float] | None = None  # the norm of what the part adds
-    cosine: list[float] | None = None  # between the stream before and after: 1 is unturned
+    stream: list[float]  # norm of each token's vector after this part
+    branch: list[float] | None = None  # norm of what the part adds
+    cosine: list[float] | None = None  # between the stream before and after
 
 
 @dataclass(frozen=True)
@@ -114,13 +113,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Row:
-    """One choice: probability of a candidate = exp(logit - logsumexp)."""
+    """The candidates at one position: probability = exp(logit - logsumexp)."""
 
-    label: str  # which token or position this choice is for
-    candidates: list[Candidate]  # best first; all of them when few
+    label: str  # the token or position
+    candidates: list[Candidate]  # best first; all when few
     logsumexp: float  # over all `count` of them
     count: int
-    at: int | None = None  # index of the token the choice is made at
+    at: int | None = None  # index of the token
     chosen: int | None = None  # id
 
 
@@ -129,8 +128,8 @@ class Output:
     kind: Literal["next", "classes", "tags", "span", "fill", "vector"]
     rows: list[Row]
     answer: str
-    vector: np.ndarray | None = None  # (width,): what a bare encoder makes of the text
-    given: bool = False  # the answer is one that was put to the model, not its own
+    vector: np.ndarray | None = None  # (width,): the sentence embedding
+    given: bool = False  # the answer was given to the model (teacher forcing), not generated
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class LensLayer:
-    """What the model would say if it stopped after this layer: the best few for each token."""
+    """The logit lens after one layer: the best candidates of each token."""
 
     layer: int
     rows: list[list[Guess]]
@@ -152,8 +151,8 @@ class HeadScore:
     name: str
     layer: int
     head: int
-    change: float  # how much of the chosen logit is lost when this head is silenced; below 0 it spoke against it
-    gradient: float | None = None  # the same, estimated
+    change: float  # logit minus logit with this head ablated
+    gradient: float | None = None  # first-order estimate of `change`
 
 
 @dataclass(frozen=True)
@@ -169,13 +168,13 @@ class Step:
     id: int
     candidates: list[Candidate]
     logsumexp: float
-    attention: np.ndarray | None = None  # (head, key): what the last layer looked at, taking this step
+    attention: np.ndarray | None = None  # (head, key): weights of the last layer at this step
 
 
 @dataclass(frozen=True)
 class Generation:
     steps: list[Step]
-    text: str = ""  # what they say together
+    text: str = ""  # of all steps
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A worked example's own words, beside the numbers."""
+    """The text of a worked example."""
 
     title: str
     paragraphs: list[str]
@@ -214,19 +213,21 @@ class Story:
         return json.dumps(_plain(self), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def fractions(values: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to 1 in half the room, each within 1/131070 of itself."""
-    return np.rint(np.asarray(values, dtype=np.float64) * WHOLE).astype(np.uint16)
+def quantize(values: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1 as uint16, with an error of at most 1/131070."""
+    return np.rint(np.asarray(values, dtype=np.float64) * UINT16_MAX).astype(np.uint16)
 
 
-def numbers(values: np.ndarray) -> np.ndarray:
-    """The float32 numbers an array stands for."""
-    return values.astype(np.float32) / np.float32(WHOLE) if values.dtype == np.uint16 else values.astype(np.float32)
+def dequantize(values: np.ndarray) -> np.ndarray:
+    """The array as float32, whether quantized or not."""
+    return (
+        values.astype(np.float32) / np.float32(UINT16_MAX) if values.dtype == np.uint16 else values.astype(np.float32)
+    )
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return _wire(value)
+        return _encoded(value)
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):
@@ -236,9 +237,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _wire(values: np.ndarray) -> dict[str, Any]:
-    whole = fractions(values) if values.dtype == np.bool_ else values
-    small = whole.dtype == np.uint16
-    raw = np.ascontiguousarray(whole, dtype="<u2" if small else "<f4").tobytes()
+def _encoded(values: np.ndarray) -> dict[str, Any]:
+    stored = quantize(values) if values.dtype == np.bool_ else values
+    small = stored.dtype == np.uint16
+    raw = np.ascontiguousarray(stored, dtype="<u2" if small else "<f4").tobytes()
     plain = {"shape": list(values.shape), "data": base64.b64encode(raw).decode("ascii")}
     return plain | ({"type": "fraction"} if small else {})

@@ -1,4 +1,4 @@
-"""What the taps heard in one pass, as the story's parts: embedding, attention, residual stream."""
+"""Values recorded in one forward pass as parts of the story: embedding, attention, residual stream."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.explain import story
-from headway.explain.choices import short
-from headway.explain.model_map import Place, Side
-from headway.explain.size_budget import PLACES, Kept
+from headway.explain.choices import round_float32
+from headway.explain.model_map import AttentionInfo, StackInfo
+from headway.explain.size_budget import PATTERN_POSITIONS, Kept
 from headway.layers.embeddings import Embedding, PatchEmbedding
 from headway.layers.positions import SinusoidalPositions, rotary_frequencies, sinusoids
 from headway.models.stack import Stack
 
-Heard = Mapping[str, Sequence[Tensor]]
+Recorded = Mapping[str, Sequence[Tensor]]
 VECTORS = ("q", "k", "v", "z")
 
 
-def taps(side: Side, places: Sequence[Place], kept: Kept) -> list[str]:
-    """Whom to listen to for one side of the model."""
-    names = [f"{side.prefix}embedding.{part}" for part in _embedding_taps(side.model.embedding)]
-    for block, _ in side.blocks:
-        names += [f"{block}.{part}.{end}" for part in _residuals(side) for end in ("branch", "stream")]
-    for place in (place for place in places if place.side == side):
-        if place.layer in kept.weights:
-            names.append(f"{place.name}.weights")
-        if place.layer in kept.vectors:
-            names += [f"{place.name}.{part}" for part in VECTORS]
+def taps(stack: StackInfo, attentions: Sequence[AttentionInfo], kept: Kept) -> list[str]:
+    """The taps to record for one stack."""
+    names = [f"{stack.prefix}embedding.{part}" for part in _embedding_taps(stack.model.embedding)]
+    for block, _ in stack.blocks:
+        names += [f"{block}.{part}.{end}" for part in _residuals(stack) for end in ("branch", "stream")]
+    for each in (each for each in attentions if each.stack == stack):
+        if each.layer in kept.weights:
+            names.append(f"{each.name}.weights")
+        if each.layer in kept.vectors:
+            names += [f"{each.name}.{part}" for part in VECTORS]
     return names
 
 
@@ -42,24 +42,24 @@ def array(values: Tensor) -> np.ndarray:
 # ---------------------------------------------------------------------------------------- embedding and position
 
 
-def embedding(side: Side, heard: Heard) -> story.Embedding:
-    module, at = side.model.embedding, f"{side.prefix}embedding."
-    result = heard[at + "sum"][0][0]  # (token, width)
-    position = _angles(side.model.stack, len(result))
+def embedding(stack: StackInfo, recorded: Recorded) -> story.Embedding:
+    module, prefix = stack.model.embedding, f"{stack.prefix}embedding."
+    result = recorded[prefix + "sum"][0][0]  # (token, width)
+    position = _angles(stack.model.stack, len(result))
     if isinstance(module, PatchEmbedding):
-        words = torch.cat([module.first[0], heard[at + "patch"][0][0]])
+        token = torch.cat([module.first[0], recorded[prefix + "patch"][0][0]])
         position = story.Position("learned", array(module.positions[0]))
     else:
-        words = heard[at + "token"][0][0] * module.scale
+        token = recorded[prefix + "token"][0][0] * module.scale
         if module.positions is not None:
-            position = _vectors(module.positions, heard[at + "position"][0][0])
-    return story.Embedding(side.sequence, array(words), position, array(result), _also(module))
+            position = _vectors(module.positions, recorded[prefix + "position"][0][0])
+    return story.Embedding(stack.sequence, array(token), position, array(result), _also(module))
 
 
 def _vectors(module: nn.Module, added: Tensor) -> story.Position:
     if not isinstance(module, SinusoidalPositions):
         return story.Position("learned", array(added))
-    pattern = sinusoids(PLACES, module.width, layout=module.layout)
+    pattern = sinusoids(PATTERN_POSITIONS, module.width, layout=module.layout)
     return story.Position("sinusoidal", array(added), pattern=array(pattern))
 
 
@@ -88,25 +88,25 @@ def _angles(stack: Stack, length: int) -> story.Position:
 # ---------------------------------------------------------------------------------------- attention
 
 
-def attention(place: Place, heard: Heard, kept: Kept) -> story.Attention:
-    weights = heard[f"{place.name}.weights"][0][0]  # (head, query, key)
+def attention(layer: AttentionInfo, recorded: Recorded, kept: Kept) -> story.Attention:
+    weights = recorded[f"{layer.name}.weights"][0][0]  # (head, query, key)
     queries, keys = weights.shape[1:]
-    full = place.layer in kept.vectors
-    vectors = {part: array(heard[f"{place.name}.{part}"][0][0]) for part in VECTORS} if full else {}
-    bias = place.bias(queries, keys) if full else None
+    full = layer.layer in kept.vectors
+    vectors = {part: array(recorded[f"{layer.name}.{part}"][0][0]) for part in VECTORS} if full else {}
+    bias = layer.bias(queries, keys) if full else None
     return story.Attention(
-        name=place.name,
-        stack=place.side.name,
-        layer=place.layer,
-        kind="cross" if place.cross else "self",
-        queries=place.side.sequence,
-        keys=place.keys,
-        causal=place.causal,
-        scale=place.scale,
-        heads=place.module.heads,
-        kv_heads=place.module.kv_heads,
-        weights=story.fractions(array(weights)) if kept.rounded else array(weights),
-        mask=place.mask(queries, keys).numpy(),
+        name=layer.name,
+        stack=layer.stack.name,
+        layer=layer.layer,
+        kind="cross" if layer.cross else "self",
+        queries=layer.stack.sequence,
+        keys=layer.keys,
+        causal=layer.causal,
+        scale=layer.scale,
+        heads=layer.module.heads,
+        kv_heads=layer.module.kv_heads,
+        weights=story.quantize(array(weights)) if kept.quantized else array(weights),
+        mask=layer.mask(queries, keys).numpy(),
         bias=None if bias is None else array(bias),
         **vectors,
     )
@@ -115,29 +115,29 @@ def attention(place: Place, heard: Heard, kept: Kept) -> story.Attention:
 # ---------------------------------------------------------------------------------------- the residual stream
 
 
-def stream(side: Side, heard: Heard) -> Iterator[story.Part]:
-    """How large the stream is after each part, what the part added, and how far it turned the stream."""
-    before = heard[f"{side.prefix}embedding.sum"][0][0].float()  # (token, width)
-    yield story.Part(side.name, -1, "embedding", side.sequence, stream=_norms(before))
-    for layer, (block, _) in enumerate(side.blocks):
-        for residual in _residuals(side):
-            branch, after = (heard[f"{block}.{residual}.{end}"][0][0].float() for end in ("branch", "stream"))
+def stream(stack: StackInfo, recorded: Recorded) -> Iterator[story.Part]:
+    """Norms of the stream after each part and of what the part adds, and the cosine between before and after."""
+    before = recorded[f"{stack.prefix}embedding.sum"][0][0].float()  # (token, width)
+    yield story.Part(stack.name, -1, "embedding", stack.sequence, stream=_norms(before))
+    for layer, (block, _) in enumerate(stack.blocks):
+        for residual in _residuals(stack):
+            branch, after = (recorded[f"{block}.{residual}.{end}"][0][0].float() for end in ("branch", "stream"))
             yield story.Part(
-                side.name,
+                stack.name,
                 layer,
                 residual.removesuffix("_residual"),  # type: ignore[arg-type]
-                side.sequence,
+                stack.sequence,
                 stream=_norms(after),
                 branch=_norms(branch),
-                cosine=[short(value) for value in F.cosine_similarity(before, after, dim=-1).tolist()],
+                cosine=[round_float32(value) for value in F.cosine_similarity(before, after, dim=-1).tolist()],
             )
             before = after
 
 
 def _norms(values: Tensor) -> list[float]:
-    return [short(value) for value in values.norm(dim=-1).tolist()]
+    return [round_float32(value) for value in values.norm(dim=-1).tolist()]
 
 
-def _residuals(side: Side) -> list[str]:
-    parts = ["attention", "cross", "feedforward"] if side.memory else ["attention", "feedforward"]
+def _residuals(stack: StackInfo) -> list[str]:
+    parts = ["attention", "cross", "feedforward"] if stack.memory else ["attention", "feedforward"]
     return [f"{part}_residual" for part in parts]

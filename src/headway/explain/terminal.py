@@ -1,4 +1,4 @@
-"""A story in a terminal: tokens, where the answering token looks in one layer, and what was chosen."""
+"""A story in a terminal: tokens, the attention weights of the answering token in one layer, and the candidates."""
 
 from __future__ import annotations
 
@@ -14,64 +14,65 @@ from headway.explain.views import chosen, shown_layer, texts
 
 SHADES = " ░▒▓█"
 RAMP = ("grey50", "steel_blue", "dodger_blue2", "deep_sky_blue3", "orange3", "dark_orange")  # on black and on white
-MOST = 24  # tokens of the attention table
-BEST = 8  # candidates
-BAR = 24
-ASKED = {  # by the kind of the output: what was to be chosen
-    "next": "what comes after “{}”",
-    "classes": "which class",
-    "tags": "the tag of “{}”",
-    "span": "where the answer has its {}",
-    "fill": "what stands at “{}”",
+MAX_KEYS = 24  # rows of the attention table
+MAX_CANDIDATES = 8
+BAR_WIDTH = 24
+CAPTIONS = {  # by the kind of the output
+    "next": "next token after “{}”",
+    "classes": "class",
+    "tags": "tag of “{}”",
+    "span": "{} of the answer",
+    "fill": "token at “{}”",
 }
 
 
-def show(told: story.Story, console: Console | None = None) -> None:
+def show(explained: story.Story, console: Console | None = None) -> None:
     out = console or Console(highlight=False)
-    out.print(Text(printable(f"{told.model.name}: {told.title}"), style="bold"))
-    out.print(Text(", ".join(f"{label} {value}" for label, value in told.model.facts), style="dim"))
-    for sequence in told.sequences.values():
+    out.print(Text(printable(f"{explained.model.name}: {explained.title}"), style="bold"))
+    out.print(Text(", ".join(f"{label} {value}" for label, value in explained.model.facts), style="dim"))
+    for sequence in explained.sequences.values():
         out.print(_tokens(sequence))
-    if told.attention:
-        _attention(told, out)
-    if told.output is not None:
-        _output(told.output, _row(told), out)
-    if told.generation is not None and told.generation.steps:
-        label = "written  " if "target" in told.sequences else "goes on  "
-        out.print(Text(label) + _pieces([step.text for step in told.generation.steps]))
-    for line in told.note:
+    if explained.attention:
+        _attention(explained, out)
+    if explained.output is not None:
+        _output(explained.output, _row(explained), out)
+    if explained.generation is not None and explained.generation.steps:
+        label = "output   " if "target" in explained.sequences else "continued "
+        out.print(Text(label) + _coloured([step.text for step in explained.generation.steps]))
+    for line in explained.note:
         out.print(Text(line, style="dim"))
 
 
 def printable(text: str) -> str:
-    """Nothing in a token steers the terminal or turns the line around: what cannot be seen is spelt out."""
+    """Escapes control characters and bidirectional marks, so that a token cannot control the terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _tokens(sequence: story.Sequence) -> Text:
     label = f"{sequence.label:<8} {len(sequence.tokens)} tokens  "
-    return Text(label) + _pieces([token.text for token in sequence.tokens])
+    return Text(label) + _coloured([token.text for token in sequence.tokens])
 
 
-def _pieces(given: list[str]) -> Text:
+def _coloured(given: list[str]) -> Text:
     line = Text()
     for number, text in enumerate(given):
         line.append(printable(text) or "∅", style="black on cyan" if number % 2 else "black on white")
     return line
 
 
-def _attention(told: story.Story, out: Console) -> None:
-    """A row for each token that is looked at, a column for each head."""
-    each = shown_layer(told, crossing=True)
-    row = _row(told)
+def _attention(explained: story.Story, out: Console) -> None:
+    """A row for each key, a column for each head."""
+    each = shown_layer(explained, cross=True)
+    row = _row(explained)
     query = each.weights.shape[1] - 1 if row is None or row.at is None else row.at
-    weights = story.numbers(each.weights)[:, query]  # (head, key)
+    weights = story.dequantize(each.weights)[:, query]  # (head, key)
     mean = weights.mean(0)
-    order = np.sort(np.argsort(-mean, kind="stable")[:MOST])
-    asking, names = texts(told, each.queries)[query], texts(told, each.keys)
-    some = "" if len(order) == len(names) else f", the {MOST} most looked at of {len(names)}"
-    across = "" if each.queries == each.keys else ", cross-attention"
-    out.print(Text(f"{each.stack} layer {each.layer}{across}: where “{printable(asking)}” looks{some}"))
+    order = np.sort(np.argsort(-mean, kind="stable")[:MAX_KEYS])
+    query_text, names = texts(explained, each.queries)[query], texts(explained, each.keys)
+    some = "" if len(order) == len(names) else f", the {MAX_KEYS} largest of {len(names)}"
+    cross = "" if each.queries == each.keys else " cross-attention"
+    title = f"{each.stack} layer {each.layer}{cross}: attention weights of “{printable(query_text)}”{some}"
+    out.print(Text(title))
     table = Table(box=None, padding=(0, 1))
     table.add_column("token")
     table.add_column(f"heads 0–{each.heads - 1}")
@@ -79,20 +80,20 @@ def _attention(told: story.Story, out: Console) -> None:
     for key in order:
         cells = Text()
         for weight in weights[:, key]:
-            strength = math.sqrt(weight)  # so that small weights can be told apart
+            strength = math.sqrt(weight)  # so that small weights stay distinguishable
             cells.append(2 * SHADES[round(strength * 4)], style=RAMP[round(strength * 5)])
         table.add_row(_cell(names[key]), cells, f"{mean[key]:.3f}")
     out.print(table)
 
 
-def _row(told: story.Story) -> story.Row | None:
-    """The choice that is looked at: what comes after a text, the first word with a tag, else the first there is."""
-    if told.output is None or not told.output.rows:
+def _row(explained: story.Story) -> story.Row | None:
+    """The row that is shown: the next token after a text, the first word with a tag, else the first row."""
+    if explained.output is None or not explained.output.rows:
         return None
-    rows = told.output.rows
-    if told.output.kind == "tags":
+    rows = explained.output.rows
+    if explained.output.kind == "tags":
         return next((row for row in rows if chosen(row).text != "O"), rows[0])
-    return rows[-1 if told.output.kind == "next" and "target" not in told.sequences else 0]
+    return rows[-1 if explained.output.kind == "next" and "target" not in explained.sequences else 0]
 
 
 def _cell(text: str) -> Text:
@@ -103,12 +104,12 @@ def _output(output: story.Output, row: story.Row | None, out: Console) -> None:
     out.print(Text("answer   ") + Text(printable(output.answer), style="bold green"))
     if row is None:
         return
-    out.print(Text(ASKED[output.kind].format(printable(row.label))))
+    out.print(Text(CAPTIONS[output.kind].format(printable(row.label))))
     table = Table(box=None, padding=(0, 1))
     for name in ("candidate", "", "probability", "score"):
         table.add_column(name, justify="right" if name in ("probability", "score") else "left")
-    for one in row.candidates[:BEST]:
-        chance = math.exp(one.logit - row.logsumexp)
-        bar = Text("━" * round(chance * BAR), style="green" if one.id == row.chosen else "blue")
-        table.add_row(_cell(one.text), bar, f"{chance:.1%}", f"{one.logit:.3f}")
+    for one in row.candidates[:MAX_CANDIDATES]:
+        probability = math.exp(one.logit - row.logsumexp)
+        bar = Text("━" * round(probability * BAR_WIDTH), style="green" if one.id == row.chosen else "blue")
+        table.add_row(_cell(one.text), bar, f"{probability:.1%}", f"{one.logit:.3f}")
     out.print(table)

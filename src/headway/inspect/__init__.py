@@ -1,4 +1,5 @@
-"""Listens at taps. The forward pass stays on the fast kernel; only what is asked for is worked out."""
+"""Records and changes activations at taps. The forward pass stays on the fused attention kernel; scores and weights
+are computed beside it, for the selected layers, heads and queries only."""
 
 from headway.inspect.attribution import Attribution, Contribution, attribute
 from headway.inspect.importance import HeadImportance, head_importance, logit

@@ -1,7 +1,7 @@
-"""What if? Takes heads out, turns them up or down, puts in what another run had, pushes in a direction.
+"""Interventions: ablate or scale heads and branches, patch in activations of another run, add a steering vector.
 
-All of it is one thing, `replace`: a hook on a tap that gives back another value. Each is a context manager and leaves
-the model as it was. A recording beside it hears the replaced value; of two on one tap, the outer has the last word.
+All of them are `replace`: a forward hook on a tap that returns another value. Each is a context manager and removes its
+hooks on exit. `record` sees the replaced value; of two interventions on one tap, the outer one is applied last.
 
     with ablate(model, "stack.blocks.3.attention", heads=[2]):
         without = model(ids).logits
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.inspect.parts import Names, attentions_of, choose, must_have_fired, taps_of, unique
+from headway.inspect.parts import Names, attentions_of, check_fired, match_names, taps_of, unique
 from headway.layers.recurrent import AdditiveAttention
 
 Change = Callable[[Tensor], Tensor]
@@ -25,30 +25,30 @@ Change = Callable[[Tensor], Tensor]
 
 @contextmanager
 def replace(model: nn.Module, names: Names, change: Change) -> Iterator[None]:
-    """What passes the named taps becomes `change(value)`. A name that no pass goes through is an error on exit."""
+    """Replaces the value at the named taps by `change(value)`. A tap that no forward pass reaches raises on exit."""
     taps = taps_of(model)
-    chosen = choose(names, taps, kind="tap")
+    matches = match_names(names, taps, kind="tap")
     fired: set[str] = set()
     with ExitStack() as hooks:
-        for name in unique(chosen):
-            _refuse_one_way(model, name)
-            hooks.callback(taps[name].register_forward_hook(_changer(name, change, fired), prepend=True).remove)
+        for name in unique(matches):
+            _check_replaceable(model, name)
+            hooks.callback(taps[name].register_forward_hook(_hook(name, change, fired), prepend=True).remove)
         yield
-    must_have_fired(chosen, fired, taps)
+    check_fired(matches, fired, taps)
 
 
 def scale(
     model: nn.Module, parts: Names, factor: float, *, heads: Sequence[int] | None = None
 ) -> AbstractContextManager[None]:
-    """Multiplies what a part adds to the residual stream. A part is an attention, a cross-attention or a feed-forward
-    by its name or a pattern (`stack.blocks.*.attention`). With `heads`, what these heads hand to the output projection
-    is multiplied, and its bias, which is no head's, stays; without, the whole branch is, bias included."""
+    """Multiplies what a part adds to the residual stream. A part is an attention, a cross-attention or a feed-forward,
+    given by name or pattern (`stack.blocks.*.attention`). With `heads`, the inputs of the output projection from these
+    heads are multiplied, and its bias is left alone; without, the whole branch is, bias included."""
     if heads is None:
         branches = {name.removesuffix("_residual.branch"): name for name in taps_of(model) if name.endswith(".branch")}
-        chosen = unique(choose(parts, branches, kind="attention or feed-forward"))
+        chosen = unique(match_names(parts, branches, kind="attention or feed-forward"))
         return replace(model, [branches[part] for part in chosen], lambda branch: branch * factor)
     attentions = attentions_of(model)
-    chosen = unique(choose(parts, attentions, kind="attention"))
+    chosen = unique(match_names(parts, attentions, kind="attention"))
     for part in chosen:
         for head in heads:
             if not 0 <= head < attentions[part].heads:
@@ -63,8 +63,8 @@ def scale(
 
 
 def ablate(model: nn.Module, parts: Names, *, heads: Sequence[int] | None = None) -> AbstractContextManager[None]:
-    """Takes parts out: these heads, or the whole branch with its bias. All heads of a layer are the whole branch if the
-    output projection has no bias; if it has, the bias is what stays of the branch."""
+    """Zero-ablates these heads, or the whole branch with its bias. Ablating every head leaves the bias of the output
+    projection, if it has one; ablating the branch does not."""
     return scale(model, parts, 0.0, heads=heads)
 
 
@@ -75,8 +75,8 @@ def patch(
     *,
     positions: Sequence[int] | None = None,  # None: all
 ) -> AbstractContextManager[None]:
-    """Puts in a value from another run, for instance one that `record` heard there. With `positions`, only at these;
-    `value` then is the whole of what the other run had, or its rows at these positions. A batch of one serves all."""
+    """Activation patching: puts in a value of another run, for instance one from `record`. With `positions`, only at
+    these; `value` then has all positions of the other run or these only. A batch of one is broadcast."""
 
     def change(old: Tensor) -> Tensor:  # (…, position, any)
         index = _index(name, range(old.shape[-2]) if positions is None else positions, old)
@@ -112,7 +112,7 @@ def steer(
     return replace(model, name, change)
 
 
-def _changer(name: str, change: Change, fired: set[str]) -> Any:
+def _hook(name: str, change: Change, fired: set[str]) -> Any:
     def hook(_module: nn.Module, _inputs: Any, value: Tensor) -> Tensor:
         fired.add(name)
         return change(value)
@@ -120,14 +120,14 @@ def _changer(name: str, change: Change, fired: set[str]) -> Any:
     return hook
 
 
-def _refuse_one_way(model: nn.Module, name: str) -> None:
+def _check_replaceable(model: nn.Module, name: str) -> None:
     if isinstance(model.get_submodule(name.rpartition(".")[0]), AdditiveAttention):
-        raise InputError(f"{name} can be recorded but not replaced: it is heard after its use")
+        raise InputError(f"{name} can be recorded but not replaced: the value is used before the tap")
 
 
 def _index(name: str, positions: Sequence[int], value: Tensor) -> Tensor:
     length = value.shape[-2]
     for at in positions:
         if not -length <= at < length:
-            raise InputError(f"positions: {name} has {length} of them, so {at} is not there")
+            raise InputError(f"positions: {name} has {length} positions, so {at} is out of range")
     return torch.tensor([at % length for at in positions], device=value.device)

@@ -1,4 +1,4 @@
-"""What can be named in a model: its taps, its attentions, and the part of it that has the last word."""
+"""Named parts of a model: taps, attention layers, and the stack whose head gives the logits."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def attentions_of(model: nn.Module) -> dict[str, Attention]:
     return {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
 
 
-def choose(names: Names, among: Collection[str], *, kind: str) -> dict[str, list[str]]:
-    """Each name or pattern (`*` also spans dots) → what it matches; one that matches nothing is an error."""
-    asked = [names] if isinstance(names, str) else list(names)
-    chosen = {pattern: [name for name in among if fnmatchcase(name, pattern)] for pattern in asked}
-    for pattern, found in chosen.items():
+def match_names(names: Names, among: Collection[str], *, kind: str) -> dict[str, list[str]]:
+    """Maps each name or pattern (`*` also matches dots) to the names it matches. One that matches nothing raises."""
+    patterns = [names] if isinstance(names, str) else list(names)
+    matches = {pattern: [name for name in among if fnmatchcase(name, pattern)] for pattern in patterns}
+    for pattern, found in matches.items():
         if not found:
             raise InputError(f"no {kind} is named {pattern!r}; close: {_close(pattern, among)}")
-    return chosen
+    return matches
 
 
-def unique(chosen: Mapping[str, Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(name for found in chosen.values() for name in found))
+def unique(matches: Mapping[str, Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for found in matches.values() for name in found))
 
 
-def must_have_fired(chosen: Mapping[str, Sequence[str]], fired: Collection[str], among: Collection[str]) -> None:
-    """A name whose value never came is an error: what was asked for did not happen."""
-    for pattern, found in chosen.items():
+def check_fired(matches: Mapping[str, Sequence[str]], fired: Collection[str], among: Collection[str]) -> None:
+    """Raises for a name or pattern none of whose taps was reached by a forward pass."""
+    for pattern, found in matches.items():
         if not any(name in fired for name in found):
             others = [name for name in among if name not in found]
             raise InputError(
@@ -52,23 +52,23 @@ def must_have_fired(chosen: Mapping[str, Sequence[str]], fired: Collection[str],
             )
 
 
-def speaker(model: nn.Module) -> tuple[str, Encoder | Decoder]:
-    """(the prefix of its names, the part whose head gives the logits): an encoder-decoder's decoder, or the model."""
+def output_part(model: nn.Module) -> tuple[str, Encoder | Decoder]:
+    """(prefix of its names, the part whose head gives the logits): an encoder-decoder's decoder, or the model."""
     if isinstance(model, EncoderDecoder):
         return "decoder.", model.decoder
     if isinstance(model, Encoder | Decoder):
         return "", model
-    raise InputError(f"{type(model).__name__} has no blocks with a residual stream to look into")
+    raise InputError(f"{type(model).__name__} has no blocks with a residual stream")
 
 
 def token_table(part: Encoder | Decoder) -> Tensor | None:
-    """(vocab, width), or what stands for it; a head may be tied to it. None for images."""
+    """(vocab, width), the input embedding, which a language head may share. None for images."""
     return part.embedding.tokens.table if isinstance(part.embedding, Embedding) else None
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards as it was."""
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Puts the model in eval mode, and every module back into its own mode on exit."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

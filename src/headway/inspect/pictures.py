@@ -1,5 +1,5 @@
-"""Pictures for papers and READMEs, from plain arrays and token strings; no model needed. The file's
-ending says whether it is a PNG, an SVG or a PDF."""
+"""Figures for papers and READMEs, from plain arrays and token strings; no model needed. The suffix of the path selects
+PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = "viridis"  # even in grey, and to colour-blind eyes
-LETTERS = 12  # of a title, an inch
-BOTH_WAYS = "PuOr"  # the same for numbers below and above zero
+SEQUENTIAL = "viridis"  # perceptually uniform, safe for colour blindness
+DIVERGING = "PuOr"  # for signed values
+TITLE_CHARACTERS = 12  # per inch
 
 
 def draw_alignment(
-    weights: np.ndarray,  # (written, read)
+    weights: np.ndarray,  # (target, source)
     *,
     columns: Sequence[str],
     rows: Sequence[str],
     path: str | Path | None = None,
     title: str = "",
 ) -> Figure:
-    """How strongly each written token (row) looked at each read one (column)."""
+    """Cross-attention weights: each target token (row) over the source tokens (columns)."""
     figure = _figure(1.5 + 0.42 * len(columns), 1.2 + 0.36 * len(rows))
     axes = figure.subplots()
-    image = axes.imshow(weights, cmap=COLOURS, vmin=0.0, vmax=1.0, aspect="auto")
+    image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0.0, vmax=1.0, aspect="auto")
     _ticks(axes, columns=columns, rows=rows)
-    axes.set_xlabel("read")
-    axes.set_ylabel("written")
+    axes.set_xlabel("source")
+    axes.set_ylabel("target")
     figure.colorbar(image, ax=axes, label="attention")
     return _finished(figure, title, path)
 
@@ -47,7 +47,7 @@ def draw_attention(
     path: str | Path | None = None,
     title: str = "",
 ) -> Figure:
-    """All heads of a layer side by side, on one scale: each row of a square is where one token looks."""
+    """The weights of all heads of a layer side by side, on one colour scale: queries are rows, keys columns."""
     count = len(weights)
     wide = next((n for n in (4, 3, 5) if count % n == 0), min(4, count))
     high = -(-count // wide)
@@ -58,7 +58,7 @@ def draw_attention(
         if head >= count:
             axes.set_axis_off()
             continue
-        image = axes.imshow(weights[head], cmap=COLOURS, vmin=0.0, vmax=1.0, aspect="auto")
+        image = axes.imshow(weights[head], cmap=SEQUENTIAL, vmin=0.0, vmax=1.0, aspect="auto")
         axes.set_title(f"head {head}", fontsize=8)
         _ticks(
             axes,
@@ -71,38 +71,38 @@ def draw_attention(
 
 
 def draw_positions(
-    values: np.ndarray,  # (position, number): what is added to the embedding; or rotary angles in radians
+    values: np.ndarray,  # (position, dimension): what is added to the embedding; or rotary angles in radians
     *,
     angles: bool = False,
     path: str | Path | None = None,
     title: str = "",
 ) -> Figure:
-    """Each row is what one position is marked by. Angles are shown by their cosine, so that a full turn is none."""
+    """Position vectors, one row per position. Rotary angles are shown by their cosine."""
     figure = _figure(7.0, 1.6 + min(6.0, 0.12 * len(values)))
     axes = figure.subplots()
     shown = np.cos(values) if angles else values
     limit = 1.0 if angles else float(np.abs(shown).max()) or 1.0
-    image = axes.imshow(shown, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    axes.set_xlabel("pair of numbers" if angles else "number in the vector")
+    image = axes.imshow(shown, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    axes.set_xlabel("pair of dimensions" if angles else "dimension")
     axes.set_ylabel("position")
     figure.colorbar(image, ax=axes, label="cosine of the angle" if angles else "value")
     return _finished(figure, title, path)
 
 
 def draw_heads(
-    change: np.ndarray,  # (layer, head): how much lower the chosen score is without the head; nan: not measured
+    change: np.ndarray,  # (layer, head): score minus score without the head; nan: not measured
     *,
     rows: Sequence[str] | None = None,
     path: str | Path | None = None,
     title: str = "",
 ) -> Figure:
-    """Which heads matter: each square is one head, taken out on its own."""
+    """Head importance by ablation: each cell is one head."""
     layers, heads = change.shape
     figure = _figure(2.4 + 0.5 * heads, 1.4 + 0.42 * layers)
     axes = figure.subplots()
     limit = float(np.nanmax(np.abs(change))) if np.isfinite(change).any() else 1.0
-    digits = max(0, 2 - math.floor(math.log10(limit or 1.0)))  # three that count, in the largest
-    image = axes.imshow(change, cmap=BOTH_WAYS, vmin=-limit, vmax=limit, aspect="auto")
+    digits = max(0, 2 - math.floor(math.log10(limit or 1.0)))  # three significant digits of the largest
+    image = axes.imshow(change, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto")
     axes.set_xticks(range(heads))
     axes.set_yticks(range(layers), rows or [f"layer {i}" for i in range(layers)])
     axes.set_xlabel("head")
@@ -112,7 +112,7 @@ def draw_heads(
             head, layer, f"{change[layer, head]:.{digits}f}", ha="center", va="center", fontsize=6,
             color="white" if strong else "black",
         )  # fmt: skip
-    figure.colorbar(image, ax=axes, label="what the head adds to the score")
+    figure.colorbar(image, ax=axes, label="score lost without the head")
     return _finished(figure, title, path)
 
 
@@ -129,16 +129,16 @@ def _ticks(axes: Any, *, columns: Sequence[str], rows: Sequence[str], size: int 
 
 
 def _visible(token: str) -> str:
-    """A space and a line's end can be seen, and nothing in it is taken for a formula."""
+    """Makes white space visible and escapes matplotlib's math mode."""
     return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥").replace("$", r"\$") or "∅"
 
 
 def _finished(figure: Figure, title: str, path: str | Path | None) -> Figure:
     if title:
-        lines = textwrap.wrap(title, max(20, int(LETTERS * figure.get_figwidth())))
+        lines = textwrap.wrap(title, max(20, int(TITLE_CHARACTERS * figure.get_figwidth())))
         figure.suptitle("\n".join(lines).replace("$", r"\$"), fontsize=10)
     if path is not None:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # a letter that the font lacks is drawn as a box
+            warnings.filterwarnings("ignore", message="Glyph")  # a character that the font lacks is drawn as a box
             figure.savefig(path, dpi=150)
     return figure

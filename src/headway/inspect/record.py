@@ -1,7 +1,7 @@
-"""`with record(model, "decoder.*.cross.weights") as seen:` – the values that pass the named taps.
+"""`with record(model, "decoder.*.cross.weights") as recorded:` keeps the values at the named taps.
 
-The pass stays on the fast kernel. Scores and weights, which that kernel never has as a whole, are worked out beside it
-from the queries and keys that went in, for the layers, heads and queries asked for and no others."""
+The forward pass stays on the fused kernel, which does not materialise scores and weights. They are computed beside it
+from the kernel's queries and keys, for the selected layers, heads and queries only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.inspect.parts import Names, choose, must_have_fired, taps_of, unique
+from headway.inspect.parts import Names, check_fired, match_names, taps_of, unique
 from headway.layers.attend import NO_MASK, attention_weights
 from headway.layers.attention import Attention
 from headway.layers.masks import CAUSAL, Mask
@@ -21,8 +21,8 @@ from headway.layers.recurrent import AdditiveAttention
 from headway.layers.tap import Tap
 
 LIMIT = 2 * 1024**3  # bytes
-BESIDE = ("scores", "weights")
-Seen = dict[str, list[Tensor]]
+COMPUTED = ("scores", "weights")  # taps whose values the fused kernel does not materialise
+Recorded = dict[str, list[Tensor]]
 
 
 @contextmanager
@@ -31,60 +31,60 @@ def record(
     names: Names,  # tap names or patterns
     *,
     heads: Sequence[int] | None = None,  # None: all
-    queries: Sequence[int] | None = None,  # positions that look; -1 is the last; None: all
-    limit: int = LIMIT,  # bytes that may be kept
-) -> Iterator[Seen]:
-    """Maps each tap that fires to its values, one for each pass. `heads` and `queries` narrow what passes an
-    attention's taps: scores, weights, q and z by both, k and v by the heads they serve. The hooks are gone on exit,
-    also after an error; a name of which nothing was heard by then is an error."""
+    queries: Sequence[int] | None = None,  # query positions; -1 is the last; None: all
+    limit: int = LIMIT,  # bytes of recorded values
+) -> Iterator[Recorded]:
+    """Maps each tap that fires to its values, one per forward pass. `heads` and `queries` select a part of the values
+    at attention taps: scores, weights, q and z by both, k and v by the key/value heads of `heads`. Hooks are removed
+    on exit, also after an error; a name that recorded nothing by then raises."""
     taps = taps_of(model)
-    chosen = choose(names, taps, kind="tap")
-    narrow = _Narrow(heads, queries)
+    matches = match_names(names, taps, kind="tap")
+    selection = _Selection(heads, queries)
     store = _Store(limit)
     with ExitStack() as hooks:
-        beside: dict[str, _Beside] = {}
-        for name in unique(chosen):
+        computed: dict[str, _ComputedWeights] = {}
+        for name in unique(matches):
             path, _, part = name.rpartition(".")
             owner = model.get_submodule(path)
-            narrow.check(owner, name)
-            if isinstance(owner, Attention) and part in BESIDE:
-                beside.setdefault(path, _Beside(owner, store, narrow, hooks)).wanted[part] = name
+            selection.check(owner, name)
+            if isinstance(owner, Attention) and part in COMPUTED:
+                computed.setdefault(path, _ComputedWeights(owner, store, selection, hooks)).names[part] = name
             else:
-                hooks.callback(taps[name].register_forward_hook(_listener(store, narrow, owner, name)).remove)
-        if (heads is not None or queries is not None) and not narrow.used:
-            raise InputError(f"heads= and queries= narrow an attention's taps, and {names!r} names none")
-        for each in beside.values():
-            each.listen()
-        yield store.seen
-    must_have_fired(chosen, store.seen, taps)
+                hooks.callback(taps[name].register_forward_hook(_recorder(store, selection, owner, name)).remove)
+        if (heads is not None or queries is not None) and not selection.used:
+            raise InputError(f"heads= and queries= apply to attention taps, and {names!r} names none")
+        for each in computed.values():
+            each.register()
+        yield store.values
+    check_fired(matches, store.values, taps)
 
 
 class _Store:
-    """What was heard, within its limit."""
+    """The recorded values, within a limit of bytes."""
 
     def __init__(self, limit: int):
-        self.seen: Seen = {}
-        self.limit, self.kept = limit, 0
+        self.values: Recorded = {}
+        self.limit, self.size = limit, 0
 
     def reserve(self, name: str, size: int) -> None:
-        """Asked before memory is taken for a value that has to be worked out."""
-        if self.kept + size > self.limit:
+        """Raises when `size` more bytes exceed the limit; called before a value is computed."""
+        if self.size + size > self.limit:
             raise InputError(
-                f"recording {name} takes {size:,} bytes beside {self.kept:,} kept already, over limit={self.limit:,}: "
-                "ask for fewer taps, name heads= or queries=, or raise the limit"
+                f"recording {name} takes {size:,} bytes beside {self.size:,} recorded, over limit={self.limit:,}: "
+                "record fewer taps, set heads= or queries=, or raise the limit"
             )
 
     def keep(self, name: str, value: Tensor) -> None:
         self.reserve(name, value.nbytes)
-        self.kept += value.nbytes
+        self.size += value.nbytes
         value = value.detach()
-        if value.untyped_storage().nbytes() > value.nbytes:  # a view of what may be written over, such as a cache
+        if value.untyped_storage().nbytes() > value.nbytes:  # a view of memory that may be overwritten, such as a cache
             value = value.clone()
-        self.seen.setdefault(name, []).append(value)
+        self.values.setdefault(name, []).append(value)
 
 
-class _Narrow:
-    """The heads and queries asked for, each once."""
+class _Selection:
+    """The selected heads and queries, without duplicates."""
 
     def __init__(self, heads: Sequence[int] | None, queries: Sequence[int] | None):
         self.heads = None if heads is None else list(dict.fromkeys(heads))
@@ -101,71 +101,71 @@ class _Narrow:
                 raise InputError(f"heads: {name} has heads 0 to {count - 1}, not {head}")
 
     def rows(self, length: int, name: str) -> list[int] | None:
-        """The queries counted from the first; None: all of them."""
+        """The query positions as non-negative indices; None: all."""
         if self.queries is None:
             return None
         for at in self.queries:
             if not -length <= at < length:
-                raise InputError(f"queries: {name} has {length} of them, so {at} is not there")
+                raise InputError(f"queries: {name} has {length} query positions, so {at} is out of range")
         return list(dict.fromkeys(at % length for at in self.queries))
 
-    def served(self, owner: Attention) -> list[int] | None:
-        """The key/value head of each head."""
+    def kv_heads(self, owner: Attention) -> list[int] | None:
+        """The key/value head of each selected head."""
         return None if self.heads is None else [head * owner.kv_heads // owner.heads for head in self.heads]
 
     def value(self, owner: nn.Module, name: str, value: Tensor) -> Tensor:
-        """A tap's value, as far as it was asked for."""
+        """The selected part of a tap's value."""
         if isinstance(owner, Attention) and name.endswith((".k", ".v")):
-            return _take(value, self.served(owner), None)
+            return _take(value, self.kv_heads(owner), None)
         if isinstance(owner, Attention | AdditiveAttention):
             return _take(value, self.heads, self.rows(value.shape[2], name))
         return value
 
 
-class _Beside:
-    """Scores and weights of one attention layer, from what it attends with."""
+class _ComputedWeights:
+    """Scores and weights of one attention layer, computed from the queries, keys, mask and bias of its forward pass."""
 
-    def __init__(self, attention: Attention, store: _Store, narrow: _Narrow, hooks: ExitStack):
-        self.attention, self.store, self.narrow, self.hooks = attention, store, narrow, hooks
-        self.wanted: dict[str, str] = {}  # "scores" or "weights" → the tap's full name
+    def __init__(self, attention: Attention, store: _Store, selection: _Selection, hooks: ExitStack):
+        self.attention, self.store, self.selection, self.hooks = attention, store, selection, hooks
+        self.names: dict[str, str] = {}  # "scores" or "weights" → the tap's full name
 
-    def listen(self) -> None:
+    def register(self) -> None:
         attention = self.attention
-        self.hooks.callback(attention.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
-        self.hooks.callback(attention.q.register_forward_hook(self._hear_queries).remove)
-        self.hooks.callback(attention.k.register_forward_hook(self._hear_keys).remove)
+        self.hooks.callback(attention.register_forward_pre_hook(self._on_forward, with_kwargs=True).remove)
+        self.hooks.callback(attention.q.register_forward_hook(self._on_queries).remove)
+        self.hooks.callback(attention.k.register_forward_hook(self._on_keys).remove)
 
-    def _begin(self, _module: nn.Module, _args: Any, given: dict[str, Any]) -> None:
+    def _on_forward(self, _module: nn.Module, _args: Any, given: dict[str, Any]) -> None:
         self.mask: Mask = given.get("mask", NO_MASK)
         self.bias: Tensor | None = given.get("bias")
 
-    def _hear_queries(self, _module: nn.Module, _inputs: Any, q: Tensor) -> None:
+    def _on_queries(self, _module: nn.Module, _inputs: Any, q: Tensor) -> None:
         self.q = q
 
-    def _hear_keys(self, _module: nn.Module, _inputs: Any, k: Tensor) -> None:
+    def _on_keys(self, _module: nn.Module, _inputs: Any, k: Tensor) -> None:
         if self.attention.scores.listening or self.attention.weights.listening:
-            for part, name in self.wanted.items():  # they may be replaced: what passes the tap is what counts
-                self._listen_once(getattr(self.attention, part), name)
+            for part, name in self.names.items():  # the layer computes them itself, and a hook may replace them
+                self._record_once(getattr(self.attention, part), name)
             return
-        found = dict(zip(BESIDE, self._work_out(self.q, k), strict=True))
-        for part, name in self.wanted.items():
-            self.store.keep(name, found[part])
+        computed = dict(zip(COMPUTED, self._compute(self.q, k), strict=True))
+        for part, name in self.names.items():
+            self.store.keep(name, computed[part])
 
-    def _listen_once(self, tap: Tap, name: str) -> None:
-        def listen(_module: nn.Module, _inputs: Any, value: Tensor) -> None:
+    def _record_once(self, tap: Tap, name: str) -> None:
+        def hook(_module: nn.Module, _inputs: Any, value: Tensor) -> None:
             handle.remove()
-            self.store.keep(name, self.narrow.value(self.attention, name, value))
+            self.store.keep(name, self.selection.value(self.attention, name, value))
 
-        handle = tap.register_forward_hook(listen)
+        handle = tap.register_forward_hook(hook)
         self.hooks.callback(handle.remove)
 
     @torch.no_grad()
-    def _work_out(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        name, heads, scale = next(iter(self.wanted.values())), self.narrow.heads, self.attention.config.scale
+    def _compute(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        name, heads, scale = next(iter(self.names.values())), self.selection.heads, self.attention.config.scale
         queries, keys = q.shape[2], k.shape[2]
-        rows = self.narrow.rows(queries, name)
-        q, k = _take(q, heads, rows), _take(k, self.narrow.served(self.attention), None)
-        self.store.reserve(name, len(self.wanted) * q[..., 0].numel() * keys * q.element_size())
+        rows = self.selection.rows(queries, name)
+        q, k = _take(q, heads, rows), _take(k, self.selection.kv_heads(self.attention), None)
+        self.store.reserve(name, len(self.names) * q[..., 0].numel() * keys * q.element_size())
         bias = None if self.bias is None else _take(self.bias, heads, rows)
         mask = Mask(None if self.mask.allowed is None else _take(self.mask.allowed, heads, rows))
         if self.mask.causal:
@@ -174,20 +174,20 @@ class _Beside:
 
 
 def _triangle(rows: list[int], *, queries: int, keys: int, device: torch.device) -> Mask:
-    """These rows of the causal triangle, whose last query is the last key."""
+    """These rows of the causal mask, whose last query is at the last key."""
     last = torch.tensor(rows, device=device)[:, None] + keys - queries
     return Mask(torch.arange(keys, device=device) <= last)  # (row, key)
 
 
 def _take(x: Tensor, heads: list[int] | None, rows: list[int] | None) -> Tensor:
-    """Some heads and queries of what broadcasts to (batch, head, query, any). A size of one, for all, stays."""
+    """Selects heads and queries of a tensor that broadcasts to (batch, head, query, any). An axis of one is kept."""
     if heads is not None and x.ndim > 2 and x.shape[-3] > 1:
         x = x[..., heads, :, :]
     return x if rows is None or x.shape[-2] == 1 else x[..., rows, :]
 
 
-def _listener(store: _Store, narrow: _Narrow, owner: nn.Module, name: str) -> Any:
-    def listen(_module: nn.Module, _inputs: Any, value: Tensor) -> None:
-        store.keep(name, narrow.value(owner, name, value))
+def _recorder(store: _Store, selection: _Selection, owner: nn.Module, name: str) -> Any:
+    def hook(_module: nn.Module, _inputs: Any, value: Tensor) -> None:
+        store.keep(name, selection.value(owner, name, value))
 
-    return listen
+    return hook

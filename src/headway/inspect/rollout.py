@@ -1,7 +1,8 @@
-"""Attention rollout (Abnar & Zuidema 2020): how much of each token's last state comes from each input
-token, if every residual is half what was there and half what attention, averaged over heads, brought.
+"""Attention rollout (Abnar & Zuidema 2020): how much of each token's last state comes from each input token, if every
+residual is half its input and half the attention output, averaged over heads.
 
-Cross-attention is one more such residual: half of it brings what, by the encoder's rollout, its tokens are made of."""
+Cross-attention is one more such residual: half of it is the attended source states, each a mixture of source tokens by
+the encoder's rollout."""
 
 from __future__ import annotations
 
@@ -12,49 +13,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.inspect.parts import evaluating, speaker
+from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import LIMIT, record
 from headway.models.encoder_decoder import EncoderDecoder
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Shares; over `own` and `source` together each row sums to one."""
+    """Each row sums to one over `own` and `source` together."""
 
-    own: Tensor  # (batch, token, token): from the tokens of the same stack, an encoder-decoder's decoder
-    source: Tensor | None = None  # (batch, target, source): from the tokens that were read
+    own: Tensor  # (batch, token, token): from tokens of the same stack (an encoder-decoder: of the decoder)
+    source: Tensor | None = None  # (batch, target, source): from the encoder's tokens
 
 
 @torch.no_grad()
 def attention_rollout(
     model: nn.Module,
-    inputs: Mapping[str, Any],  # what the model is called with, by name
+    inputs: Mapping[str, Any],  # keyword arguments of the model's forward
     *,
     limit: int = LIMIT,  # bytes of weights
 ) -> Rollout:
-    prefix, part = speaker(model)
-    with evaluating(model), record(model, "*stack.blocks.*.weights", limit=limit) as seen:
+    prefix, part = output_part(model)
+    with eval_mode(model), record(model, "*stack.blocks.*.weights", limit=limit) as recorded:
         model(**inputs)
     weights = {
-        name.removesuffix(".weights"): values[-1].mean(1) for name, values in seen.items()
+        name.removesuffix(".weights"): values[-1].mean(1) for name, values in recorded.items()
     }  # (batch, query, key)
     if not isinstance(model, EncoderDecoder):
         return Rollout(roll([weights[f"stack.blocks.{i}.attention"] for i in range(len(part.stack.blocks))]))
-    read = roll([weights[f"encoder.stack.blocks.{i}.attention"] for i in range(len(model.encoder.stack.blocks))])
+    encoder = roll([weights[f"encoder.stack.blocks.{i}.attention"] for i in range(len(model.encoder.stack.blocks))])
     first = weights[f"{prefix}stack.blocks.0.attention"]
     own = torch.eye(first.shape[1], dtype=first.dtype, device=first.device).expand_as(first)
-    source = first.new_zeros(len(first), first.shape[1], read.shape[1])
+    source = first.new_zeros(len(first), first.shape[1], encoder.shape[1])
     for i in range(len(part.stack.blocks)):
         half = _half(weights[f"{prefix}stack.blocks.{i}.attention"])
         own, source = half @ own, half @ source
         cross = weights[f"{prefix}stack.blocks.{i}.cross"]
-        own, source = own / 2, (source + cross @ read) / 2
+        own, source = own / 2, (source + cross @ encoder) / 2
     return Rollout(own, source)
 
 
 def roll(layers: Sequence[Tensor]) -> Tensor:
-    """Self-attention weights by layer, averaged over heads, (…, query, key) each, the first layer first → (…, query,
-    key)."""
+    """Multiplies the self-attention weights of the layers, first to last, each averaged over heads: (…, query, key)."""
     rolled = _half(layers[0])
     for weights in layers[1:]:
         rolled = _half(weights) @ rolled
@@ -62,6 +62,6 @@ def roll(layers: Sequence[Tensor]) -> Tensor:
 
 
 def _half(weights: Tensor) -> Tensor:
-    """(A + I) / 2 with rows that sum to one, also those of padding, which looks at nothing."""
+    """(A + I) / 2 with rows normalised to one; a row of padding has no weights and becomes I."""
     mixed = weights + torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
     return mixed / mixed.sum(-1, keepdim=True)

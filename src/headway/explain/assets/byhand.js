@@ -1,4 +1,4 @@
-// Step 3: one head, one token, worked out number by number, beside what the model recorded.
+// Step 3: one head, one token, computed number by number, beside the recorded numbers.
 
 function buildByHand(body) {
   const [words, formula, who, place] = [el("div"), el("p", { class: "formula" }), el("p", { class: "who" }), el("div")];
@@ -27,7 +27,7 @@ function buildByHand(body) {
   return redraw;
 }
 
-// Of a model that writes: the token after the one that looks, which the look is for.
+// For a model that generates: the token predicted at the query.
 function comesNext(sequence) {
   const writes = story.output?.kind === "next" && sequence === (story.sequences.target ? "target" : "text");
   const row = writes && story.output.rows.find((each) => each.at === chosen.query);
@@ -44,12 +44,12 @@ function formulaOf(attention) {
   return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${added}) V`;
 }
 
-// All of it from this query's work: each part is made once, and shows the work again when told to, or only another key
+// All of it from this query's work: each part is made once, and updated for another query, or only for another key
 // where it knows the work.
 function byHand() {
-  const looked = texts(current().keys);
+  const keyTexts = texts(current().keys);
   const parts = [threeVectors, oneProduct, everyKey, weightedSum].map((make) => {
-    const [nodes, show] = make(looked);
+    const [nodes, show] = make(keyTexts);
     const place = el("div", {}, nodes);
     return [place, inSight(place, show)];
   });
@@ -73,29 +73,29 @@ function recordedCell(key) {
 }
 
 function weightsOnly() {
-  const looked = texts(current().keys);
-  const cells = looked.map((_, key) => recordedCell(key));
-  const rows = looked.map((text, key) => keyRow(text, key, cells[key]));
+  const keyTexts = texts(current().keys);
+  const cells = keyTexts.map((_, key) => recordedCell(key));
+  const rows = keyTexts.map((text, key) => keyRow(text, key, cells[key]));
   const select = oneOf(rows, "aria-selected");
   const why = current().kind === "additive" ? [] : prose(WORDS.notKept);
   const show = () => {
     recordedWeights().forEach((value, key) => cells[key].show(value, 1, fixed(value, 4)));
     select(chosen.key);
   };
-  return [[...why, table(["looks at", "weight"], rows, { id: "every-key", class: "sums wide" })], show];
+  return [[...why, table(["key", "weight"], rows, { id: "every-key", class: "sums wide" })], show];
 }
 
-function threeVectors(looked) {
+function threeVectors(keyTexts) {
   const attention = current();
   const rotary = story.embedding.some((each) => each.position.kind === "rotary" && each.sequence === attention.queries);
-  const turned = rotary && attention.kind === "self"; // across two texts nothing is turned
-  const after = turned ? ", turned by its position" : "";
+  const rotated = rotary && attention.kind === "self"; // across two texts nothing is rotated
+  const after = rotated ? ", rotated by its position" : "";
   const shared = new Text();
   const every = (name) => {
     const wire = attention[name];
     return heatMap({
-      ...{ name, index: (i, j) => [sharedHead(current(), chosen.head), i, j], shape: wire.shape, rows: looked },
-      ...{ matrix: tensor(wire).of(0), kind: "signed", cell: rowHeight(looked.length), pick: (key) => choose({ key }) },
+      ...{ name, index: (i, j) => [sharedHead(current(), chosen.head), i, j], shape: wire.shape, rows: keyTexts },
+      ...{ matrix: tensor(wire).of(0), kind: "signed", cell: rowHeight(keyTexts.length), pick: (key) => choose({ key }) },
     });
   };
   const q = heatMap({

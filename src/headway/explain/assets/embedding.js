@@ -1,4 +1,4 @@
-// Step 2: ids → vectors, and how the model is told the order.
+// Step 2: ids → vectors, and positions.
 
 function buildEmbedding(body) {
   body.append(...prose(pictured() ? WORDS.patchEmbedding : WORDS.embedding));

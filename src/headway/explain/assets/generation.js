@@ -1,23 +1,23 @@
-// Step 7: writing on, one token at a time.
+// Step 7: generation, one token at a time.
 
 function buildGeneration(body) {
-  const { steps: written } = story.generation;
+  const { steps: generated } = story.generation;
   const { target } = story.sequences;
   const given = target ? texts("target").slice(0, 1) : texts("text");
   const place = el("div", { "aria-live": "polite" });
   const where = el("span", { class: "n" });
   let at = 0;
   const go = (to) => {
-    at = Math.min(Math.max(0, to), written.length - 1);
+    at = Math.min(Math.max(0, to), generated.length - 1);
     whole.value = String(at);
-    where.textContent = `step ${at + 1} of ${written.length}`;
+    where.textContent = `step ${at + 1} of ${generated.length}`;
     back.disabled = at === 0;
-    next.disabled = at === written.length - 1;
-    place.replaceChildren(...oneStep(written, at, given));
+    next.disabled = at === generated.length - 1;
+    place.replaceChildren(...oneStep(generated, at, given));
   };
   const back = el("button", { type: "button", text: "◀ back", onclick: () => go(at - 1) });
   const next = el("button", { type: "button", text: "next ▶", id: "next-step", onclick: () => go(at + 1) });
-  const whole = el("input", { type: "range", min: 0, max: written.length - 1, value: 0, "aria-label": "step" });
+  const whole = el("input", { type: "range", min: 0, max: generated.length - 1, value: 0, "aria-label": "step" });
   whole.addEventListener("input", () => go(Number(whole.value)));
   const player = el("div", { class: "player", id: "player" }, back, whole, next, where);
   player.addEventListener("keydown", (event) => {
@@ -57,14 +57,14 @@ function oneStep(all, at, given) {
     const marks = { "aria-selected": String(candidate.id === now.id) };
     return line(word(candidate.text), barCell(probability, 1, percent(probability), lines), marks);
   });
-  const written = [
+  const generated = [
     pieces(before, own ? attention : null, given.length),
     el("span", { class: "new" }, word(now.text, "piece")),
   ];
   return [
     read && el("p", { class: "written", dir: "auto" }, read),
-    el("p", { class: "written", dir: "auto", id: "written" }, written),
-    (own || read) && el("p", { class: "caption", text: WORDS.looked }),
+    el("p", { class: "written", dir: "auto", id: "written" }, generated),
+    (own || read) && el("p", { class: "caption", text: WORDS.stepWeights }),
     table(["candidate", "probability"], rows, { class: "sums wide" }),
   ].filter(Boolean);
 }

@@ -1,4 +1,4 @@
-// The top of the page: what was asked, what came out, and the map of the way between.
+// The top of the page: input, answer, and an overview of the steps.
 
 function buildTop(place) {
   const dark = el("button", { id: "theme", type: "button", "aria-label": "Switch between light and dark" });
@@ -43,12 +43,12 @@ function buildTop(place) {
   );
 }
 
-// What a decoder goes on to write says more than its next token.
+// For a decoder, the generated continuation instead of the next token alone.
 function answer() {
   const { output, generation, sequences } = story;
-  const goesOn = output?.kind === "next" && !output.given && !sequences.target && generation?.text;
-  const text = (goesOn || output?.answer || "").trim();
-  const label = goesOn ? "how the model goes on" : output?.given ? "the answer it was given" : "the model's answer";
+  const continued = output?.kind === "next" && !output.given && !sequences.target && generation?.text;
+  const text = (continued || output?.answer || "").trim();
+  const label = continued ? "the model's continuation" : output?.given ? "the given answer" : "the model's answer";
   return text && el("p", { class: "answer" }, el("span", { text: label }), el("q", { dir: "auto", text: harmless(text) }));
 }
 
@@ -74,7 +74,7 @@ function buildMap() {
   const counts = Object.values(story.sequences).map((sequence) => sequence.tokens.length);
   const stops = [stop("tokens", counts.join(" + "), counts.length === 1 && counts[0] === 1 ? "token" : "tokens")];
   if (story.embedding.length) {
-    stops.push(stop("embedding", `${story.embedding[0].token.shape[1]}`, "numbers for each"));
+    stops.push(stop("embedding", `${story.embedding[0].token.shape[1]}`, "dimensions"));
   }
   const full = story.attention.find((each) => each.q);
   if (full) stops.push(stop("byhand", "q · k", `${plural(full.q.shape[2], "term")} each`));
@@ -87,9 +87,9 @@ function buildMap() {
   }
   if (story.stream.length) stops.push(stop("stream", "x + f(x)", "each layer adds"));
   const row = story.output?.rows[0];
-  if (row) stops.push(stop("output", row.count.toLocaleString("en"), row.count === 1 ? "score" : "scores"));
+  if (row) stops.push(stop("output", row.count.toLocaleString("en"), row.count === 1 ? "logit" : "logits"));
   const vector = story.output?.vector;
-  if (vector) stops.push(stop("output", String(vector.shape[0]), "numbers for the text"));
-  if (story.generation) stops.push(stop("generation", String(story.generation.steps.length), "tokens written"));
-  return el("nav", { class: "map", "aria-label": "The way from text to answer" }, el("ol", {}, stops));
+  if (vector) stops.push(stop("output", String(vector.shape[0]), "dimensions of the embedding"));
+  if (story.generation) stops.push(stop("generation", String(story.generation.steps.length), "generated tokens"));
+  return el("nav", { class: "map", "aria-label": "From input to answer" }, el("ol", {}, stops));
 }

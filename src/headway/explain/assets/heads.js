@@ -1,4 +1,4 @@
-// Step 4: every head at a glance, one head large, and its looks as lines.
+// Step 4: every head small, one head large, and its weights as lines.
 
 function buildHeads(body) {
   body.append(...prose(manyHeads() ? WORDS.heads : WORDS.oneHead));
@@ -75,27 +75,27 @@ const PLACES = {
 
 function habit(weights, attention) {
   const { shares, spread: over } = habits(weights);
-  const asked = attention.kind === "self" ? Object.keys(PLACES) : ["first", "last"];
-  const large = asked.filter((name) => shares[name] >= 0.15).sort((a, b) => shares[b] - shares[a]);
+  const names = attention.kind === "self" ? Object.keys(PLACES) : ["first", "last"];
+  const large = names.filter((name) => shares[name] >= 0.15).sort((a, b) => shares[b] - shares[a]);
   const where = large.slice(0, 2).map((name) => `${percent(shares[name])} to ${PLACES[name]}`);
   return [...where, `spread over ${number(over, 2)} of ${plural(weights.shape[1], "token")}`].join("; ");
 }
 
 function oneHead(body) {
   const attention = current();
-  const [asks, looked] = [texts(attention.queries), texts(attention.keys)];
-  const paired = Math.max(asks.length, looked.length) <= 16;
+  const [queryTexts, keyTexts] = [texts(attention.queries), texts(attention.keys)];
+  const paired = Math.max(queryTexts.length, keyTexts.length) <= 16;
   const map = heatMap({
     ...{ name: "weights", index: (i, j) => [chosen.head, i, j], matrix: weightsOf(), kind: "weight", most: 1 },
-    ...{ rows: asks, columns: looked, rowWord: "looks", square: true },
-    cell: squareCell(body, looked.length, paired ? 2 : 1),
+    ...{ rows: queryTexts, columns: keyTexts, rowWord: "query", square: true },
+    cell: squareCell(body, keyTexts.length, paired ? 2 : 1),
     pick: (query, key) => choose({ query, key }),
   });
-  const [drawn, scale] = [lines(asks, looked), el("div")];
+  const [drawn, scale] = [lines(queryTexts, keyTexts), el("div")];
   const [title, says, caption] = [heading("", "large-name"), el("p", { class: "prose" }), new Text()];
   const image = story.sequences[attention.keys].picture;
   const onImage = el("div");
-  const across = attention.kind !== "self" && asks.length > 1 && alignment(body, asks, looked);
+  const across = attention.kind !== "self" && queryTexts.length > 1 && alignment(body, queryTexts, keyTexts);
   const show = () => {
     const weights = weightsOf();
     const name = headName(current());
@@ -117,7 +117,7 @@ function oneHead(body) {
   const nodes = [
     title,
     says,
-    image && figure("on the picture", WORDS.onImage, onImage),
+    image && figure("on the image", WORDS.onImage, onImage),
     el(
       "div",
       { class: paired ? "pair" : null },
@@ -129,18 +129,18 @@ function oneHead(body) {
   return [nodes, show];
 }
 
-// Cross-attention: which read token each written token came from, over all heads of the layer. A row that has read one
-// token writes the next: the rows here are what was written.
-function alignment(body, asks, looked) {
+// Cross-attention: the source token behind each target token, over all heads of the layer. The rows are labelled by the
+// predicted token, which is the one after the decoder's input token.
+function alignment(body, queryTexts, keyTexts) {
   const [heads, queries, keys] = current().weights.shape;
   const mean = new Tensor([queries, keys], new Float32Array(queries * keys));
-  const written = asks.map((text, i) => (story.output?.rows[i] ? visible(taken(story.output.rows[i]).text) : text));
+  const targets = queryTexts.map((text, i) => (story.output?.rows[i] ? visible(taken(story.output.rows[i]).text) : text));
   const map = heatMap({
-    ...{ name: "mean weight", matrix: mean, rows: written, columns: looked, rowWord: "written" },
+    ...{ name: "mean weight", matrix: mean, rows: targets, columns: keyTexts, rowWord: "target" },
     ...{ kind: "weight", most: 1, cell: squareCell(body, keys), square: true },
     pick: (query, key) => choose({ query, key }),
   });
-  const list = el("ul", { class: "pairs", "aria-label": "the read token that each written token looks at most" });
+  const list = el("ul", { class: "pairs", "aria-label": "the source token with the largest weight for each target token" });
   const over = heads > 1 ? "the mean over this layer's heads: " : "";
   const node = figure("alignment", over + WORDS.alignment, map, legend("weight", 1), list);
   node.id = "alignment";
@@ -152,8 +152,8 @@ function alignment(body, asks, looked) {
     mean.values.fill(0);
     range(heads).forEach((head) => all.of(head).values.forEach((weight, i) => (mean.values[i] += weight / heads)));
     map.show();
-    const best = (i) => looked[largest(Array.from(mean.of(i).values))];
-    list.replaceChildren(...written.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i)))));
+    const best = (i) => keyTexts[largest(Array.from(mean.of(i).values))];
+    list.replaceChildren(...targets.map((text, i) => el("li", {}, bdi(text), " ← ", bdi(best(i)))));
   };
   return node;
 }

@@ -19,7 +19,7 @@ function heatMap(options) {
     const { matrix, mask } = options;
     const index = (options.index?.(row, column) ?? [row, column]).join(", ");
     const hidden = mask && !mask[row * width + column];
-    const value = hidden ? "masked: may not be looked at" : number(matrix.at(row, column), 6);
+    const value = hidden ? "masked" : number(matrix.at(row, column), 6);
     return [
       `${options.name}[${index}] = ${value}`,
       `shape ${(options.shape ?? [height, width]).join(" × ")}`,

@@ -2,13 +2,13 @@
 
 const [FAINT, FAINTEST] = [0.06, 0.005]; // weights under these have no line: of any token, of the chosen one
 
-function lines(asks, looked) {
-  const rows = Math.max(asks.length, looked.length);
+function lines(queryTexts, keyTexts) {
+  const rows = Math.max(queryTexts.length, keyTexts.length);
   const each = rows <= 32 ? 26 : rows <= 96 ? 18 : 12;
   const canvas = el("canvas", { "aria-hidden": "true" });
   const buttons = (labels, press) =>
     labels.map((text, i) => el("button", { type: "button", onclick: () => press(i) }, bdi(text)));
-  const [left, right] = [buttons(asks, (query) => choose({ query })), buttons(looked, (key) => choose({ key }))];
+  const [left, right] = [buttons(queryTexts, (query) => choose({ query })), buttons(keyTexts, (key) => choose({ key }))];
   const [pressLeft, pressRight] = [oneOf(left), oneOf(right)];
   const node = el(
     "div",
@@ -42,12 +42,12 @@ function lines(asks, looked) {
     const { values } = weights;
     pen.clearRect(0, 0, wide, rows * each);
     const row = (query, least, strong) => {
-      for (let key = 0; key < looked.length; key++) {
-        const weight = values[query * looked.length + key];
+      for (let key = 0; key < keyTexts.length; key++) {
+        const weight = values[query * keyTexts.length + key];
         if (weight > least) stroke(query, key, weight, strong);
       }
     };
-    for (let query = 0; query < asks.length; query++) if (query !== chosen.query) row(query, FAINT, false);
+    for (let query = 0; query < queryTexts.length; query++) if (query !== chosen.query) row(query, FAINT, false);
     row(chosen.query, FAINTEST, true);
   };
   node.show = (next) => {

@@ -65,7 +65,7 @@ function narrow(row, { temperature, k, p }) {
   return { before, after: kept.map((value) => value / norm), rest: restKept / norm, restBefore: tail / total };
 }
 
-// How a head looks, measured on this text: shares of its weight, and how many tokens it spreads over.
+// Statistics of a head on this text: shares of its weight, and how many tokens it spreads over.
 function habits(weights) {
   const [queries, keys] = weights.shape;
   const shares = { first: 0, itself: 0, previous: 0, next: 0, last: 0 };

@@ -1,6 +1,6 @@
-// Step 6: scores → probabilities → the choice.
+// Step 6: logits → probabilities → the answer.
 
-const SHOWN = 12;
+const MAX_CANDIDATES = 12;
 const settings = { temperature: 1, k: Infinity, p: 1 };
 
 function buildOutput(body) {
@@ -38,25 +38,25 @@ function rowChoice(output, shown, press) {
   });
   const mark = oneOf(buttons);
   mark(shown());
-  return el("div", { class: "tokens long", role: "group", "aria-label": "which choice to show" }, buttons);
+  return el("div", { class: "tokens long", role: "group", "aria-label": "position to show" }, buttons);
 }
 
-const ASKED = {
-  next: (label) => ["What comes after ", word(label), "?"],
-  span: (label) => [`Where does the answer ${label}?`],
-  classes: () => ["Which class?"],
-  fill: (label) => ["What stands at ", word(label), "?"],
+const CAPTIONS = {
+  next: (label) => ["Next token after ", word(label)],
+  span: (label) => [`The ${label} of the answer`],
+  classes: () => ["Class"],
+  fill: (label) => ["Token at ", word(label)],
 };
 
 function candidates(row, kind) {
   const { before, after, rest, restBefore } = narrow(row, settings);
   const plain = settings.temperature === 1 && settings.k === Infinity && settings.p >= 1;
-  const shown = shortlist(row.candidates, SHOWN, row.chosen);
+  const shown = shortlist(row.candidates, MAX_CANDIDATES, row.chosen);
   const rows = shown.map((i) => {
     const candidate = row.candidates[i];
     const lines = () => [
       `${visible(candidate.text)}: id ${candidate.id}`,
-      `score (logit) ${number(candidate.logit, 6)}`,
+      `logit ${number(candidate.logit, 6)}`,
       `probability ${number(Math.exp(candidate.logit - row.logsumexp), 6)} at temperature 1, ${number(after[i], 6)} now`,
     ];
     const cells = [
@@ -74,39 +74,39 @@ function candidates(row, kind) {
     const cells = [el("td"), barCell(left, 1, percent(left), lines), !plain && barCell(kept, 1, percent(kept), lines)];
     rows.push(line(`${(row.count - shown.length).toLocaleString("en")} others`, cells, { class: "rest" }));
   }
-  const soft = settings.temperature === 1 ? "softmax" : `softmax(score ÷ ${settings.temperature})`;
-  const who = el("p", { class: "who" }, ASKED[kind]?.(row.label) ?? ["Scores of ", word(row.label)]);
+  const soft = settings.temperature === 1 ? "softmax" : `softmax(logit ÷ ${settings.temperature})`;
+  const who = el("p", { class: "who" }, CAPTIONS[kind]?.(row.label) ?? ["Logits of ", word(row.label)]);
   const estimated = row.count > row.candidates.length && settings.temperature !== 1;
   const note = estimated ? el("p", { class: "caption", text: WORDS.estimate(row.candidates.length) }) : "";
   return [
     who,
-    table(["candidate", "score", soft, !plain && "after top-k, top-p"], rows, { id: "candidates", class: "sums wide" }),
+    table(["candidate", "logit", soft, !plain && "after top-k, top-p"], rows, { id: "candidates", class: "sums wide" }),
     note,
   ];
 }
 
 function sliders(rows, row, draw) {
   const most = Math.max(...rows.map((each) => each.candidates.length));
-  const slide = (name, label, limits, read, tell) => {
-    const told = el("output", { text: tell(settings[name]) });
+  const slide = (name, label, limits, parse, format) => {
+    const value = el("output", { text: format(settings[name]) });
     const input = el("input", { type: "range", id: `slide-${name}`, ...limits });
     input.addEventListener("input", () => {
-      settings[name] = read(Number(input.value));
-      told.textContent = tell(settings[name]);
-      input.setAttribute("aria-valuetext", told.textContent);
+      settings[name] = parse(Number(input.value));
+      value.textContent = format(settings[name]);
+      input.setAttribute("aria-valuetext", value.textContent);
       draw();
     });
-    return el("label", {}, el("span", { text: label }), input, told);
+    return el("label", {}, el("span", { text: label }), input, value);
   };
   const same = (value) => value;
   const two = (value) => value.toFixed(2);
   const kept = (value) => (value > most ? Infinity : value);
   const all = (value) => (value === Infinity ? "all" : String(value));
   const drawn = el("span", { role: "status" });
-  const lot = () => {
-    let ticket = Math.random();
-    const winner = narrow(row(), settings).after.findIndex((share) => (ticket -= share) < 0);
-    drawn.replaceChildren("drawn: ", winner < 0 ? "one of the others" : word(row().candidates[winner].text));
+  const sample = () => {
+    let left = Math.random();
+    const found = narrow(row(), settings).after.findIndex((share) => (left -= share) < 0);
+    drawn.replaceChildren("sampled: ", found < 0 ? "one of the others" : word(row().candidates[found].text));
   };
   return el(
     "div",
@@ -114,7 +114,7 @@ function sliders(rows, row, draw) {
     slide("temperature", "temperature", { min: 0.1, max: 2, step: 0.05, value: settings.temperature }, same, two),
     slide("k", "top-k", { min: 1, max: most + 1, step: 1, value: Math.min(settings.k, most + 1) }, kept, all),
     slide("p", "top-p", { min: 0.05, max: 1, step: 0.05, value: settings.p }, same, two),
-    el("div", {}, el("button", { type: "button", id: "lot", text: "draw one by lot", onclick: lot }), " ", drawn),
+    el("div", {}, el("button", { type: "button", id: "sample", text: "sample a token", onclick: sample }), " ", drawn),
   );
 }
 

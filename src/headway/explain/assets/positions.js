@@ -68,7 +68,7 @@ function nearness(values) {
   return figure("likeness of positions", WORDS.likeness, map, legend("signed", 1, "cosine"));
 }
 
-// Rotary: every pair of numbers is a clock; the two hands are the token that looks and the one looked at.
+// Rotary: every pair of numbers is a clock; the two hands are the token that looks and the one keyAngle at.
 function dials(body, angles, sequence) {
   const [count, pairs] = angles.shape;
   const shown = range(Math.min(pairs, 32)).map((i) => Math.floor((i * pairs) / Math.min(pairs, 32)));
@@ -79,20 +79,20 @@ function dials(body, angles, sequence) {
   const hand = (angle, kind) =>
     svg("line", { x1: 0, y1: 0, x2: 15 * Math.cos(angle), y2: -15 * Math.sin(angle), class: `hand ${kind}` });
   const clock = (pair, query, key) => {
-    const [asks, looked] = [angles.at(query, pair), angles.at(key, pair)];
-    const label = `pair ${pair}: ${number(asks)} and ${number(looked)} radians`;
+    const [queryAngle, keyAngle] = [angles.at(query, pair), angles.at(key, pair)];
+    const label = `pair ${pair}: ${number(queryAngle)} and ${number(keyAngle)} radians`;
     const face = svg("circle", { r: 16, class: "dial" });
     const node = svg(
       "svg",
       { viewBox: "-18 -18 36 36", "data-walk": "1", role: "img", "aria-label": label },
       face,
-      hand(looked, "k"),
-      hand(asks, "q"),
+      hand(keyAngle, "k"),
+      hand(queryAngle, "q"),
     );
     return describe(node, () => [
-      `angles[${query}, ${pair}] = ${number(asks, 6)}`,
-      `angles[${key}, ${pair}] = ${number(looked, 6)}`,
-      `shape ${angles.shape.join(" × ")}, in radians; apart ${number(asks - looked)}`,
+      `angles[${query}, ${pair}] = ${number(queryAngle, 6)}`,
+      `angles[${key}, ${pair}] = ${number(keyAngle, 6)}`,
+      `shape ${angles.shape.join(" × ")}, in radians; apart ${number(queryAngle - keyAngle)}`,
     ]);
   };
   const redraw = () => {

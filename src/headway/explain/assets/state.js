@@ -1,4 +1,4 @@
-// What is being looked at: one layer's attention, one head of it, the token that looks and the token looked at.
+// The current choice: an attention layer, one head of it, a query and a key.
 
 const tokensOf = (name) => story.sequences[name]?.tokens ?? [];
 const texts = (name) => tokensOf(name).map((token) => visible(token.text));
@@ -24,40 +24,40 @@ const listeners = [];
 const current = () => story.attention[chosen.layer];
 const weightsOf = (attention = current(), head = chosen.head) => tensor(attention.weights).of(head);
 
-// To begin with: the head that matters most for the answer, and of a translator the one that looks across.
+// The first choice: the head that matters most for the answer; of an encoder-decoder, a head of cross-attention.
 function firstChoice() {
   if (!story.attention.length) return;
   const kept = (attention) => attention.q !== null;
-  const across = (attention) => kept(attention) && attention.kind === "cross";
+  const cross = (attention) => kept(attention) && attention.kind === "cross";
   const ranked = (story.heads ?? []).map((each) => [story.attention.findIndex((a) => a.name === each.name), each.head]);
   const best = (test) => ranked.find(([layer]) => layer >= 0 && test(story.attention[layer]));
-  const [layer, head] = best(across) ?? best(kept) ?? [Math.max(0, story.attention.findIndex(kept)), 0];
+  const [layer, head] = best(cross) ?? best(kept) ?? [Math.max(0, story.attention.findIndex(kept)), 0];
   const attention = story.attention[layer];
   const middle = Math.floor(tokensOf(attention.queries).length / 2);
   choose({ layer, head, query: (story.sequences.target ? null : answering()?.at) ?? middle });
 }
 
 const taken = (row) => row.candidates.find((each) => each.id === row.chosen) ?? row.candidates[0];
-// Which candidates are shown: the best, and the one that was chosen wherever it stands.
+// The shown candidates: the best, and the chosen one whatever its rank.
 const shortlist = (candidates, count, id) =>
   range(candidates.length).filter((i) => i < count || candidates[i].id === id);
 
-// The choice that is looked at first: what comes after a text, a token with a tag, else the first there is.
+// The row shown first: the next token after a text, a token with a tag, else the first row.
 function answering() {
   const { kind, rows } = story.output ?? { rows: [] };
   if (kind === "next" && !story.sequences.target) return rows.at(-1);
   return (kind === "tags" && rows.find((row) => taken(row)?.text !== "O")) || rows[0];
 }
 
-// The key that the chosen query looks at most; another token than itself, where it looks at one.
-function mostLookedAt() {
+// The key with the largest weight for the chosen query; another token than itself, where one has any.
+function strongestKey() {
   const attention = current();
   const row = Array.from(weightsOf().of(chosen.query).values);
   const others = row.map((weight, key) => (attention.queries === attention.keys && key === chosen.query ? 0 : weight));
   return largest(others.some((weight) => weight > 0) ? others : row);
 }
 
-// Changes the choice. A new layer, head or query is compared first with the key that it looks at most.
+// Changes the choice. A new layer, head or query comes with its strongest key.
 function choose(change) {
   Object.assign(chosen, change);
   const attention = current();
@@ -65,12 +65,12 @@ function choose(change) {
   const [heads, queries, keys] = attention.weights.shape;
   chosen.head = inside(chosen.head, heads);
   chosen.query = inside(chosen.query, queries);
-  if (!("key" in change)) chosen.key = mostLookedAt();
+  if (!("key" in change)) chosen.key = strongestKey();
   chosen.key = inside(chosen.key, keys);
   for (const listener of listeners) listener();
 }
 
-// The bar at the top that always says, and changes, what is looked at.
+// The bar at the top that shows and changes the choice.
 function buildPicks(place) {
   if (!story.attention.length) {
     place.remove();
@@ -84,7 +84,7 @@ function buildPicks(place) {
     });
     return el("label", {}, el("span", { text: label }), selects[name]);
   };
-  place.append(pick("layer", "layer"), pick("head", "head"), pick("query", "this token"), pick("key", "looks at"));
+  place.append(pick("layer", "layer"), pick("head", "head"), pick("query", "query"), pick("key", "key"));
   const listed = {};
   const options = (name, what, labels) => {
     const select = selects[name];

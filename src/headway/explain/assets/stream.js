@@ -24,7 +24,7 @@ function buildStream(body) {
   return redraw;
 }
 
-// The token whose vector is followed: the one that looks, if its sequence has a stream.
+// The token whose vector is followed: the query, if its sequence has a stream.
 function followed() {
   const asked = story.attention.length ? current().queries : null;
   const own = story.stream.some((part) => part.sequence === asked);

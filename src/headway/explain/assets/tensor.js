@@ -1,4 +1,4 @@
-// The story's arrays, decoded when first looked at: base64 of little-endian float32, or of fractions, 16-bit whole
+// The story's arrays, decoded on first use: base64 of little-endian float32, or of fractions, 16-bit whole
 // numbers n that stand for n / 65535.
 
 function bytes(data) {

@@ -4,7 +4,7 @@ const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], Arrow
 const tip = document.getElementById("tip");
 const told = new WeakMap();
 
-// `lines` is a function, so that nothing is worked out before somebody looks. The first line is the name.
+// `lines` is a function, so that nothing is computed before it is shown. The first line is the name.
 function describe(node, lines) {
   told.set(node, lines);
   return node;

@@ -11,8 +11,8 @@ function chip(token, index, press) {
 
 const followable = () => story.attention.length > 0;
 
-// A press on a token follows it: as the one that looks where its sequence asks, else as the one looked at, else in the
-// first layer where it looks.
+// A press on a token selects it: as the query where its sequence has the queries, else as the key, else as the query
+// of the first layer where it has them.
 function follow(name, index) {
   if (!followable()) return;
   if (current().queries === name) choose({ query: index });
@@ -35,8 +35,8 @@ function buildTokens(body) {
     const ids = own.every((token) => token.text === String(token.id));
     const whole = !sequence.picture && !ids && text;
     const letters = whole ? ` from ${plural([...text].length, "character")}` : "";
-    const marks = chips.length - own.length;
-    const special = marks ? `, ${marks} of them ${marks === 1 ? "a mark" : "marks"} put around it` : "";
+    const specials = chips.length - own.length;
+    const special = specials ? `, ${specials} of them special` : "";
     body.append(
       ...prose(sequence.picture ? WORDS.patches : redraws.length === 0 && (ids ? WORDS.ids : WORDS.tokens)),
       el("h3", { dir: "auto", text: sequence.label }),
@@ -54,9 +54,9 @@ function buildTokens(body) {
   return redraw;
 }
 
-// An image cut into patches; `weights`, one for each patch, darkens what is not looked at.
+// An image cut into patches; `weights`, one for each patch, darkens patches with little weight.
 function picture(image, weights = null) {
-  const alt = `the picture, cut into ${image.rows} × ${image.columns} patches`;
+  const alt = `the image, split into ${image.rows} × ${image.columns} patches`;
   const most = weights ? Math.max(...weights, 1e-9) : 1;
   const cells = range(image.rows * image.columns).map((i) => {
     const dark = weights ? 0.85 * (1 - Math.sqrt(weights[i] / most)) : 0;

@@ -1,10 +1,10 @@
 // Step 3, to its end: every score, the softmax of them, and the weighted sum of the values.
 
-function everyKey(looked) {
+function everyKey(keyTexts) {
   const attention = current();
   const [size, root, masks] = [attention.q.shape[2], isRoot(attention), isMasked(attention)];
   let work = null;
-  const rows = looked.map((text, key) => {
+  const rows = keyTexts.map((text, key) => {
     const where = () => `[${chosen.head}, ${chosen.query}, ${key}]`;
     const step = (name, title, how) =>
       barCell(0, 1, "", () => [`${title} ${where()} = ${number(work[name][key], 6)}`, how()]);
@@ -14,7 +14,7 @@ function everyKey(looked) {
       bias: attention.bias && step("bias", "bias", () => "added for the distance"),
     };
     const may = masks && el("td");
-    const weight = step("weight", "softmax", () => "worked out by this page");
+    const weight = step("weight", "softmax", () => "computed by this page");
     const recorded = recordedCell(key);
     const node = keyRow(text, key, [...Object.values(shown), may, weight, recorded]);
     node.show = inSight(node, (most, kept) => {
@@ -29,7 +29,7 @@ function everyKey(looked) {
   });
   const select = oneOf(rows, "aria-selected");
   const scaled = root ? `÷ √${size}` : `× ${number(attention.scale)}`;
-  const columns = ["looks at", "q · k", scaled, attention.bias && "+ bias", masks && "mask", "softmax", "recorded"];
+  const columns = ["key", "q · k", scaled, attention.bias && "+ bias", masks && "mask", "softmax", "recorded"];
   const nodes = [
     heading("Every score, and what softmax makes of them"),
     ...prose(
@@ -53,7 +53,7 @@ function everyKey(looked) {
 
 const TOP = 8; // keys whose part of the sum is shown; the rest are one row
 
-function weightedSum(looked) {
+function weightedSum(keyTexts) {
   const place = el("div", { class: "stacked" });
   const check = el("p", { class: "check", id: "check" });
   let known = null;
@@ -63,10 +63,10 @@ function weightedSum(looked) {
     const attention = current();
     const v = tensor(attention.v).of(work.shared);
     const z = Array.from(work.z);
-    const order = range(looked.length).sort((a, b) => work.weight[b] - work.weight[a]);
+    const order = range(keyTexts.length).sort((a, b) => work.weight[b] - work.weight[a]);
     const top = order.slice(0, TOP).filter((key) => work.weight[key] > 0.001);
     const parts = top.map((key) => Array.from(v.of(key).values, (value) => value * work.weight[key]));
-    const labels = top.map((key) => `${percent(work.weight[key])} ${looked[key]}`);
+    const labels = top.map((key) => `${percent(work.weight[key])} ${keyTexts[key]}`);
     const others = order.slice(top.length).filter((key) => work.weight[key] > 0).length;
     if (others) {
       parts.push(z.map((value, i) => value - sum(parts.map((part) => part[i]))));
@@ -82,7 +82,7 @@ function weightedSum(looked) {
       index: (_, j) => [chosen.head, chosen.query, j],
       shape: attention.z?.shape,
       rows: recorded ? ["here", "recorded"] : ["here"],
-      rowWord: "worked out",
+      rowWord: "computed",
     };
     const worst = Math.max(difference(work.weight, recordedWeights()), recorded ? difference(z, recorded) : 0);
     place.replaceChildren(

@@ -1,4 +1,4 @@
-// Step 5, continued: what the model would say on the way, and who argued for the answer.
+// Step 5, continued: logit lens, direct logit attribution, head importance.
 
 function lens() {
   const count = story.lens[0].rows.length;
@@ -8,10 +8,10 @@ function lens() {
     ? story.lens[0].rows[0].map((_, i) => ["best", "second", "third"][i])
     : range(count).map((i) => (name ? brief(texts(name)[i], 12) : String(i)));
   const place = (layer) => (layer < 0 ? "embedding" : `layer ${layer}`);
-  const odds = (guess) => `${visible(guess.text)}  ${percent(guess.probability)}`;
+  const probabilityOf = (guess) => `${visible(guess.text)}  ${percent(guess.probability)}`;
   const guessed = (guesses, text, tell) => {
     const node = el("td", { "data-walk": "1" }, text && brief(text, whole ? 24 : 12));
-    return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [tell, ...guesses.map(odds)]);
+    return describe(tint(node, "weight", guesses[0]?.probability ?? 0, 1), () => [tell, ...guesses.map(probabilityOf)]);
   };
   const rows = [...story.lens].reverse().map(({ layer, rows: tokens }) => {
     const where = `after ${place(layer)}`;
@@ -22,7 +22,7 @@ function lens() {
   });
   const shown = table(["after", ...titles], rows, { class: "lens", id: "lens" });
   shown.classList.add("snug");
-  const end = () => (shown.scrollLeft = shown.scrollWidth); // the last token is the one whose answer is open
+  const end = () => (shown.scrollLeft = shown.scrollWidth); // the last token is the one with the open answer
   if (story.output?.kind === "next" && !story.sequences.target) requestAnimationFrame(end);
   return [heading(WORDS.lensTitle), ...prose(WORDS.lens), shown, legend("weight", 1, "probability")];
 }
@@ -34,14 +34,14 @@ function attribution() {
   const rows = ordered.map(([name, value]) =>
     line(
       name,
-      barCell(value, most, fixed(value, 3), () => [`${name}: ${number(value, 6)}`, `of the score ${number(logit, 6)}`]),
+      barCell(value, most, fixed(value, 3), () => [`${name}: ${number(value, 6)}`, `of the logit ${number(logit, 6)}`]),
     ),
   );
   const total = sum(parts.map(([, value]) => value));
   return [
-    heading("Who argued for the answer"),
-    el("p", { class: "prose" }, "The score of ", bdi(target, "target"), ` is ${number(logit, 5)}. `, WORDS.attribution),
-    table(["part", "adds to the score"], rows, { id: "attribution", class: "sums wide" }),
+    heading("Direct logit attribution"),
+    el("p", { class: "prose" }, "The logit of ", bdi(target, "target"), ` is ${number(logit, 5)}. `, WORDS.attribution),
+    table(["part", "adds to the logit"], rows, { id: "attribution", class: "sums wide" }),
     el("p", { class: "check" }, Math.abs(total - logit) < 1e-2 ? "✓ " : "≠ ", `The parts sum to ${number(total, 6)}.`),
   ];
 }
@@ -56,7 +56,7 @@ function ranking() {
     const cells = [
       barCell(change, most, fixed(change, 3), () => [
         title,
-        `without it the answer's score falls by ${number(change, 6)}`,
+        `without it the answer's logit falls by ${number(change, 6)}`,
       ]),
       gradient === null ? el("td") : cell(fixed(gradient, 3), () => [title, `by gradient ${number(gradient, 6)}`]),
     ];
@@ -69,9 +69,9 @@ function ranking() {
   );
   const redraw = () => select(rows.findIndex(({ place, head }) => place === chosen.layer && head === chosen.head));
   const ranks = table(
-    ["head", "score lost without it", "by gradient"],
+    ["head", "logit lost without it", "by gradient"],
     rows.map(({ node }) => node),
     { id: "ranking", class: "sums wide tight" },
   );
-  return [[heading("Which heads matter for this answer"), ...prose(WORDS.ranking), ranks], redraw];
+  return [[heading("Head importance for this answer"), ...prose(WORDS.ranking), ranks], redraw];
 }

@@ -170,7 +170,7 @@ class Bundle:
             "architectures": [kind.architecture(self.config)],
         }
         told.pop("quantization_config", None)
-        return told | storage.weights_told(storage.weights_of(self.model))
+        return told | storage.weights_to_config(storage.weights_of(self.model))
 
     def _reads_back(self, kind: Family, state: Mapping[str, Tensor]) -> bool:
         """Whether the family's own config and names would give this very model again."""
@@ -196,8 +196,8 @@ def load(
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
     keys.ignore("quantization_config")
-    found = storage.weights_said(foreign)
-    wanted = storage.weights_asked(weights, dtype=dtype, group=group, found=found)
+    found = storage.weights_from_config(foreign)
+    wanted = storage.requested_weights(weights, dtype=dtype, group=group, found=found)
     if isinstance(wanted, storage.Int8) and found not in (None, wanted):
         raise ConfigError(f"{folder}: the weights are {found} already; start from the model they were made of")
     kind = family_named(keys.get("model_type", str))
@@ -217,12 +217,12 @@ def load(
         if found is not None:
             state = {name: tensor.contiguous() for name, tensor in state.items()}
         if found is not None and wanted not in (None, found):
-            model, state = build(config, device="meta"), storage.written_out(state)
+            model, state = build(config, device="meta"), storage.dequantise_state(state)
         floats = wanted if wanted is None or isinstance(wanted, torch.dtype) else torch.float32
         assign(model, state, dtype=floats, device=torch.device(device))
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    storage.give_weights(model, None if wanted == found else wanted)
+    storage.convert_weights(model, None if wanted == found else wanted)
     tokenizer = _tokenizer(folder)
     return Bundle(model.eval(), kind.name, config, tokenizer, folder, foreign, _task(folder, tokenizer))
 

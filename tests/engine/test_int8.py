@@ -1,5 +1,4 @@
-"""Matrices in 8 bits: the rounding is as small as it must be, the compiled product is the written-out one, and a model
-keeps what it says."""
+"""Int8 weights: bounds of the rounding error, and models that stay close to their float version."""
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from headway.engine import prepare
 from headway.engine.bf16 import Bf16Linear
 from headway.engine.int8 import (
     GROUP,
-    ROW,
+    PER_ROW,
     Int8Linear,
     Int8Table,
     Int8Weight,
@@ -27,7 +26,7 @@ from headway.models.recipes import Size
 SIZE = Size(width=48, layers=2, heads=3)
 
 
-@pytest.mark.parametrize(("group", "size"), [(ROW, 96), (16, 16), (GROUP, 48)])
+@pytest.mark.parametrize(("group", "size"), [(PER_ROW, 96), (16, 16), (GROUP, 48)])
 def test_each_weight_is_off_by_at_most_half_a_step(group: int, size: int) -> None:
     weight = torch.randn(7, 96) * torch.logspace(-3, 2, 7)[:, None]
     weight[3] = 0
@@ -49,15 +48,15 @@ def test_each_weight_is_off_by_at_most_half_a_step(group: int, size: int) -> Non
         (48, GROUP, 48),
         (77, GROUP, 77),
         (100, 32, 100),
-        (768, ROW, 768),
+        (768, PER_ROW, 768),
     ],
 )
-def test_a_group_is_the_divisor_nearest_to_what_is_asked(inputs: int, group: int, size: int) -> None:
+def test_the_group_size_is_the_nearest_divisor(inputs: int, group: int, size: int) -> None:
     assert group_size(inputs, group) == size
-    assert group == ROW or size == inputs or (inputs % size == 0 and size % 16 == 0)
+    assert group == PER_ROW or size == inputs or (inputs % size == 0 and size % 16 == 0)
 
 
-def test_groups_are_the_default_and_what_the_kernel_cannot_take_is_refused() -> None:
+def test_groups_are_the_default_and_unsupported_sizes_raise() -> None:
     assert Int8Linear(768, 2, bias=False).weight_scale.shape == (2, 12)
     assert prepare(decoder(), "int8").stack.blocks[0].attention.query.group == GROUP
     with pytest.raises(ConfigError, match="group 9 is no multiple of 16"):
@@ -74,7 +73,7 @@ def decoder() -> nn.Module:
 
 @pytest.mark.parametrize("weights", ["int8", "bf16"])
 @torch.no_grad()
-def test_a_stored_model_is_near_the_model(weights: str) -> None:
+def test_a_converted_model_is_close_to_the_original(weights: str) -> None:
     model, ids = decoder(), torch.randint(60, (2, 9))
     before = model(ids).logits
     bytes_before = sum(tensor.nbytes for tensor in model.state_dict().values())
@@ -89,7 +88,7 @@ def test_a_stored_model_is_near_the_model(weights: str) -> None:
 
 @pytest.mark.parametrize("weights", ["int8", "bf16"])
 @torch.no_grad()
-def test_compiled_and_plain_steps_agree_on_stored_weights(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_plain_steps_agree_on_converted_weights(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     model, ids = prepare(decoder(), weights), torch.randint(60, (2, 9))
 
@@ -105,25 +104,25 @@ def test_compiled_and_plain_steps_agree_on_stored_weights(weights: str, monkeypa
 
 
 @torch.no_grad()
-def test_a_tied_table_is_one_table() -> None:
+def test_a_tied_table_is_converted_once() -> None:
     config = recipes.encoder_decoder(SIZE, "modern", vocab=60, context=None, start_id=1)
     model = quantise(build(config).eval())
     assert isinstance(model.encoder.embedding.tokens, Int8Table)
     assert model.decoder.embedding.tokens is model.encoder.embedding.tokens
-    hollow = quantise(build(config, device="meta"))
-    assert tensor_names(hollow) == tensor_names(model)
-    assert all(tensor.is_meta for tensor in hollow.state_dict().values())
+    on_meta = quantise(build(config, device="meta"))
+    assert tensor_names(on_meta) == tensor_names(model)
+    assert all(tensor.is_meta for tensor in on_meta.state_dict().values())
 
 
-def test_torch_sees_the_matrix_behind_a_stored_weight() -> None:
+def test_torch_functions_use_the_dequantised_matrix() -> None:
     weight = Int8Weight(*quantise_weight(torch.randn(6, 32)))
     x = torch.randn(3, 32)
     torch.testing.assert_close(torch.matmul(x, torch.t(weight)), F.linear(x, weight.dense()))
     torch.testing.assert_close(F.linear(x, weight), F.linear(x, weight.dense()), atol=1e-3, rtol=1e-3)
 
 
-def test_gradients_flow_through_a_stored_weight() -> None:
-    """Not to it: to what it multiplies, as an adapter beside it needs."""
+def test_gradients_flow_to_the_input() -> None:
+    """A low-rank adapter on an int8 layer needs them."""
     model, x = Int8Linear.of(decoder().stack.blocks[0].attention.query), torch.randn(2, 48, requires_grad=True)
     model(x).sum().backward()
     assert x.grad is not None and x.grad.abs().sum() > 0

@@ -1,4 +1,4 @@
-"""Padding-free encoding gives what each text gives alone."""
+"""Encoding without padding equals encoding each text by itself."""
 
 import pytest
 import torch
@@ -20,11 +20,11 @@ def test_ragged_equals_one_by_one(recipe: Recipe, budget: int) -> None:
     together = dict(encode_ragged(model, rows, segments=kinds, budget=budget))
     assert list(together) == [1, 5, 0, 3, 4, 2], "shortest first"
     for i, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
-        alone = model.encode(torch.tensor([row]), segments=torch.tensor([kind]))[0]
-        torch.testing.assert_close(together[i], alone, atol=1e-5, rtol=1e-5)
+        expected = model.encode(torch.tensor([row]), segments=torch.tensor([kind]))[0]
+        torch.testing.assert_close(together[i], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_texts_do_not_see_each_other() -> None:
+def test_texts_do_not_attend_to_each_other() -> None:
     model = build(encoder(Size(width=32, layers=2, heads=2), "modern", vocab=50)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -34,7 +34,7 @@ def test_texts_do_not_see_each_other() -> None:
     assert torch.equal(first[0], second[0]) and not torch.equal(first[1], second[1])
 
 
-def test_rows_hold_what_they_may() -> None:
+def test_rows_stay_within_the_budget() -> None:
     assert list(by_length([5, 1, 17, 9, 9, 3], budget=18)) == [[1, 5, 0, 3], [4], [2]]
     assert list(by_length([], budget=18)) == []
     assert list(by_length([40, 2], budget=18)) == [[1], [0]]

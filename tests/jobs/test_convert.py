@@ -1,4 +1,4 @@
-"""Converted folders: the numbers of converting at load, opened by the reference library, and honestly certified."""
+"""Converted folders: the numbers of converting at load, opened by the reference library, with a truthful report."""
 
 import json
 from dataclasses import replace
@@ -14,11 +14,11 @@ import headway
 from headway import jobs
 from headway.checkpoints import TensorFiles
 from headway.errors import CheckpointError, ConfigError, InputError
-from headway.jobs.convert import certify, convert
+from headway.jobs.convert import compare, convert
 
 BERT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 60,
         "max_position_embeddings": 64}  # fmt: skip
-NAMES = {None: "int8", 0: "int8, one scale an output", 16: "int8, groups of 16"}
+NAMES = {None: "int8", 0: "int8, one scale per row", 16: "int8, groups of 16"}
 VIT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 64, "image_size": 8,
        "patch_size": 4}  # fmt: skip
 CASES = [
@@ -42,7 +42,7 @@ def pair(request, tmp_path_factory):
 
 @pytest.mark.parametrize("to", ["bf16", "fp16", "fp32"])
 def test_the_reference_library_opens_what_was_converted(pair, to, tmp_path: Path):
-    certificate = convert(pair.folder, tmp_path / "out", to=to)
+    report = convert(pair.folder, tmp_path / "out", to=to)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[to]
     theirs = getattr(transformers, pair.case.model).from_pretrained(tmp_path / "out", dtype=dtype).eval()
     ours = headway.load(tmp_path / "out")
@@ -55,35 +55,35 @@ def test_the_reference_library_opens_what_was_converted(pair, to, tmp_path: Path
     rough = {"bf16": 0.15, "fp16": 0.03, "fp32": 1e-4}[to]
     assert (reference - plain).abs().max() < rough * plain.abs().max()
     assert (ours.logits(**cast).float() - plain).abs().max() < rough * plain.abs().max()
-    assert certificate.largest < rough * 10
+    assert report.largest < rough * 10
     if to == "fp32":
-        assert certificate.largest == 0 and certificate.bytes_after == certificate.bytes_before
+        assert report.largest == 0 and report.bytes_after == report.bytes_before
     else:
-        assert certificate.bytes_after == certificate.bytes_before / 2 and certificate.largest > 0
+        assert report.bytes_after == report.bytes_before / 2 and report.largest > 0
 
 
 @pytest.mark.parametrize("group", [None, 0, 16])
 def test_int8_on_disk_is_int8_chosen_at_load(pair, group, tmp_path: Path):
     if pair.case.model.startswith("ViT") and group:
         pytest.skip("one way is enough")
-    certificate = convert(pair.folder, tmp_path / "out", to="int8", group=group)
+    report = convert(pair.folder, tmp_path / "out", to="int8", group=group)
     saved, chosen = headway.load(tmp_path / "out"), headway.load(pair.folder, weights="int8", group=group)
     inputs = inputs_for(pair)
     assert torch.equal(saved.logits(**inputs), chosen.logits(**inputs))
     plain = pair.ours.logits(**inputs)
     error = (saved.logits(**inputs) - plain).abs().max()
     assert 0 < error < 0.1 * plain.abs().max()
-    assert saved.weights == chosen.weights == certificate.after == NAMES[group]
+    assert saved.weights == chosen.weights == report.after == NAMES[group]
     files = TensorFiles(tmp_path / "out")
     assert {files.info(name).dtype for name in files} == {"I8", "F32"}
     assert files.nbytes < 0.62 * TensorFiles(pair.folder).nbytes  # scales and vectors weigh much in so small a model
-    assert json.loads((tmp_path / "out" / "certificate.json").read_text()) == certificate.to_dict()
+    assert json.loads((tmp_path / "out" / "certificate.json").read_text()) == report.to_dict()
 
 
 def test_int8_is_written_out_when_floats_are_wanted(pair, tmp_path: Path):
     convert(pair.folder, tmp_path / "int8", to="int8")
-    certificate = convert(tmp_path / "int8", tmp_path / "fp32", to="fp32")
-    assert certificate.before == "int8" and certificate.after == "fp32" and certificate.largest < 1e-3
+    report = convert(tmp_path / "int8", tmp_path / "fp32", to="fp32")
+    assert report.before == "int8" and report.after == "fp32" and report.largest < 1e-3
     again = headway.load(tmp_path / "fp32")
     assert again.weights == "fp32" and "quantization_config" not in again.foreign
     torch.testing.assert_close(
@@ -96,11 +96,11 @@ def llama(tmp_path_factory):
     return make_pair(CASES[0], tmp_path_factory.mktemp("llama"))
 
 
-def test_the_certificate_sees_damage(llama):
+def test_the_report_shows_damage(llama):
     damaged = headway.load(llama.folder)
     with torch.no_grad():
         damaged.model.stack.blocks[0].feedforward.down.weight.mul_(-3)
-    sound, broken = (certify(llama.ours, other) for other in (headway.load(llama.folder, weights="int8"), damaged))
+    sound, broken = (compare(llama.ours, other) for other in (headway.load(llama.folder, weights="int8"), damaged))
     assert sound.agreement > 0.9 > broken.agreement
     assert broken.mean > 10 * sound.mean
     ratios = [abs(c.perplexity_after / c.perplexity_before - 1) for c in (sound, broken)]
@@ -113,9 +113,9 @@ def test_a_text_of_ones_own(tmp_path: Path):
     )
     (tmp_path / "mine.txt").write_text("a line of text\n" * 40)
     (tmp_path / "short.txt").write_text("\n")
-    certificate = convert(tmp_path / "run", tmp_path / "out", to="int8", text=tmp_path / "mine.txt")
-    assert "mine.txt" in certificate.measured_on
-    assert certificate.perplexity_after == pytest.approx(certificate.perplexity_before, rel=0.02)
+    report = convert(tmp_path / "run", tmp_path / "out", to="int8", text=tmp_path / "mine.txt")
+    assert "mine.txt" in report.measured_on
+    assert report.perplexity_after == pytest.approx(report.perplexity_before, rel=0.02)
     assert headway.load(tmp_path / "out").task.name == "generate"
     with pytest.raises(InputError, match=r"short\.txt: too short"):
         convert(tmp_path / "run", tmp_path / "other", to="int8", text=tmp_path / "short.txt")
@@ -127,8 +127,8 @@ def test_a_text_of_ones_own(tmp_path: Path):
 def test_a_recurrent_model_can_be_made_smaller_too(tmp_path: Path):
     settings = {"model.width": 32, "task.vocab": 300, "task.architecture": "bahdanau-gru"}
     jobs.train("translate", out=tmp_path / "run", steps=1, settings=settings)
-    certificate = convert(tmp_path / "run", tmp_path / "out", to="bf16")
-    assert certificate.agreement > 0.8 and certificate.perplexity_after is not None
+    report = convert(tmp_path / "run", tmp_path / "out", to="bf16")
+    assert report.agreement > 0.8 and report.perplexity_after is not None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_model_is_never_written_over(llama):
 
 def test_integers_that_are_not_ours_are_refused(llama, tmp_path: Path):
     convert(llama.folder, tmp_path / "out", to="int8", group=0)
-    with pytest.raises(ConfigError, match="one scale an output already"):
+    with pytest.raises(ConfigError, match="one scale per row already"):
         headway.load(tmp_path / "out", weights="int8", group=16)
     assert headway.load(tmp_path / "out", weights="int8").weights == NAMES[0]
     config = json.loads((tmp_path / "out" / "config.json").read_text())

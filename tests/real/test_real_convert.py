@@ -5,7 +5,7 @@ from pathlib import Path
 import headway
 from headway.engine.int8 import Int8Linear
 from headway.generation import GenerationSettings, generate
-from headway.jobs.convert import certify, convert
+from headway.jobs.convert import compare, convert
 
 
 def stories(bundle: headway.Bundle) -> str:
@@ -18,15 +18,15 @@ def stories(bundle: headway.Bundle) -> str:
 def test_stories15m_in_int8_is_as_little_surprised_by_stories(real_data: Path, tmp_path: Path) -> None:
     folder, text, out = real_data / "weights" / "stories15M", tmp_path / "stories.txt", tmp_path / "int8"
     text.write_text(stories(headway.load(folder)))
-    certificate = convert(folder, out, to="int8", text=text)
-    assert certificate.perplexity_before is not None and certificate.perplexity_after is not None
-    assert certificate.compared > 1500 and certificate.perplexity_before < 8, "control: it knows such stories"
-    assert certificate.perplexity_after / certificate.perplexity_before < 1.005
-    assert certificate.agreement is not None and certificate.agreement > 0.97
-    assert certificate.bytes_after < 0.3 * certificate.bytes_before
-    coarse = certify(headway.load(folder), with_four_bits(out), text=text)
+    report = convert(folder, out, to="int8", text=text)
+    assert report.perplexity_before is not None and report.perplexity_after is not None
+    assert report.compared > 1500 and report.perplexity_before < 8, "control: it knows such stories"
+    assert report.perplexity_after / report.perplexity_before < 1.005
+    assert report.agreement is not None and report.agreement > 0.97
+    assert report.bytes_after < 0.3 * report.bytes_before
+    coarse = compare(headway.load(folder), with_four_bits(out), text=text)
     assert coarse.perplexity_after is not None
-    assert coarse.perplexity_after / certificate.perplexity_before > 1.02, "control: fewer bits would show"
+    assert coarse.perplexity_after / report.perplexity_before > 1.02, "control: fewer bits would show"
 
 
 def with_four_bits(folder: Path) -> headway.Bundle:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import headway
-from headway.engine import prepare, release, why_not
+from headway.engine import prepare, release, unsupported_reason
 from headway.generation import GenerationSettings, generate
 
 PROMPT = "Once upon a time, there was a little"
@@ -47,7 +47,7 @@ def test_the_same_story(real_data: Path) -> None:
     plain = [[h.ids for h in answer] for answer in generate(bundle.model, prompts, settings)]
     prepare(bundle.model)
     assert [[h.ids for h in answer] for answer in generate(bundle.model, prompts, settings)] == plain
-    assert why_not(bundle.model) is None
+    assert unsupported_reason(bundle.model) is None
 
 
 @torch.no_grad()

@@ -29,16 +29,16 @@ def convert(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write MODEL with weights of another type, and certify what that changed."""
-    from headway.jobs.convert import CERTIFICATE, convert
+    """Write MODEL with weights of another type, and report what that changed."""
+    from headway.jobs.convert import REPORT, convert
 
-    certificate = convert(model, out, to=to, group=group, text=text)
+    report = convert(model, out, to=to, group=group, text=text)
     if as_json:
-        say(json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2))
+        say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
         return
-    for line in certificate.lines():
+    for line in report.lines():
         say(line)
-    say(f"saved in {out}, with this in {CERTIFICATE}; use it with:  headway run {out} INPUT")
+    say(f"saved in {out}, with this in {REPORT}; use it with:  headway run {out} INPUT")
 
 
 @app.command()

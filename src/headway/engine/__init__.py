@@ -1,16 +1,16 @@
-"""The same model, faster. Where to look:
+"""Fast inference for the models in `headway.models`. Where to look:
 
-what is asked        prepare (a model made fast in place), weights (the types that weights can have),
-                     certificate (what a conversion changed), measure (`headway bench`)
-stored smaller       int8, bf16, swap (whose place they take), pages (where they lie in memory)
-a decoder's step     step (takes the method's place) → decoding (what a step needs) → plan (the model as orders)
-                     → machine (runs them, as one compiled call, on the threads of crew)
-  its tables         orders (what an order can say), workspace (where results are handed on)
-  its arithmetic     kernels, attending → tiles (the inner loops) → scalars, llvm; compiler (whether there is one)
-many tokens          product (a matrix times them), ragged (texts without padding), prefix (beginnings read once)
+entry points         prepare (converts and compiles a model in place), weights (weight formats), conversion_report (what
+                     a conversion changed), measure (`headway bench`)
+weight formats       int8, bf16, swap (module replacement), huge_pages
+a decoding step      step (replaces the method) → decoding (its arguments) → lowering (model to program)
+                     → interpreter (runs the program in one compiled call, on the threads of thread_pool)
+  its tables         opcodes (instruction set), workspace (buffers)
+  its kernels        kernels, attention_kernel → tiles (register tiles) → scalars, llvm; compiler (Numba, if installed)
+many tokens          matmul (prefill and encoders), ragged (batches without padding), prefix (prefix caching)
 """
 
-from headway.engine.prepare import prepare, release, why_not
+from headway.engine.prepare import prepare, release, unsupported_reason
 from headway.engine.ragged import encode_ragged
 
-__all__ = ["encode_ragged", "prepare", "release", "why_not"]
+__all__ = ["encode_ragged", "prepare", "release", "unsupported_reason"]

@@ -1,4 +1,4 @@
-"""One query meets the keys of its past, compiled: `attend` of the layers, for a token at a time."""
+"""Attention of one query over cached keys and values, compiled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from headway.engine import tiles
 from headway.engine.kernels import fast
-from headway.engine.llvm import WIDE
-from headway.engine.scalars import bytes_at, exp, floats
+from headway.engine.llvm import LANES
+from headway.engine.scalars import exp, floats, int8s
 
-LEAST = np.float32(-np.inf)
+MINUS_INFINITY = np.float32(-np.inf)
 
 
 @fast
@@ -20,22 +20,22 @@ def attend(
     keys: int,  # (key, size)
     values: int,  # (key, size)
     size: int,
-    begin: int,  # keys from here …
-    end: int,  # … to here may be seen
-    mask: int,  # a byte a key, 0 = may not be seen; no address: all may
-    bias: int,  # added to the scores, by distance from the last key backwards; no address: nothing
+    begin: int,  # attends to the keys [begin, end)
+    end: int,
+    mask: int,  # one byte per key, 0 = masked; address 0: no mask
+    bias: int,  # added to the scores, by distance from the last key; address 0: none
     scale: Any,
-    scores: int,  # room for `end` numbers
+    scores: int,  # scratch, `end` floats
     out: int,  # (size)
 ) -> None:
-    if mask:  # padding at the beginning costs nothing
-        hidden = bytes_at(mask, end)
-        while begin < end and not hidden[begin]:
+    if mask:  # skip left padding
+        allowed = int8s(mask, end)
+        while begin < end and not allowed[begin]:
             begin += 1
-    weights, steps, row = floats(scores, end), size // WIDE, 4 * size
+    weights, steps, row = floats(scores, end), size // LANES, 4 * size
     query = floats(q, size)
     key = begin
-    while key + 4 <= end and steps * WIDE == size:
+    while key + 4 <= end and steps * LANES == size:
         tiles.KEYS(keys + key * row, row, q, row, steps, 1, 0, 0, 0, scores + 4 * key, 0)
         key += 4
     while key < end:
@@ -45,52 +45,52 @@ def attend(
         weights[key] = score
         key += 1
     if bias:
-        extra = floats(bias, end)
+        biases = floats(bias, end)
         for key in range(begin, end):
-            weights[key] = weights[key] * scale + extra[end - 1 - key]
+            weights[key] = weights[key] * scale + biases[end - 1 - key]
     else:
         for key in range(begin, end):
             weights[key] *= scale
     if mask:
-        seen = bytes_at(mask, end)
+        allowed = int8s(mask, end)
         for key in range(begin, end):
-            if not seen[key]:
-                weights[key] = LEAST
-    most = LEAST
+            if not allowed[key]:
+                weights[key] = MINUS_INFINITY
+    largest = MINUS_INFINITY
     for key in range(begin, end):
-        most = max(most, weights[key])
-    mixed = floats(out, size)
+        largest = max(largest, weights[key])
+    result = floats(out, size)
     for i in range(size):
-        mixed[i] = np.float32(0)
-    if most == LEAST:  # a padded query may look at nothing
+        result[i] = np.float32(0)
+    if largest == MINUS_INFINITY:  # all keys are masked
         return
     for key in range(begin, end):
-        weights[key] = exp(weights[key] - most)
+        weights[key] = exp(weights[key] - largest)
     if mask:
-        seen = bytes_at(mask, end)
+        allowed = int8s(mask, end)
         for key in range(begin, end):
-            if not seen[key]:
+            if not allowed[key]:
                 weights[key] = np.float32(0)
     total = np.float32(0)
     for key in range(begin, end):
         total += weights[key]
-    _mix(weights, values, size, begin, end, mixed)
+    _weighted_sum(weights, values, size, begin, end, result)
     for i in range(size):
-        mixed[i] /= total
+        result[i] /= total
 
 
 @fast
-def _mix(weights: Any, values: int, size: int, begin: int, end: int, mixed: Any) -> None:
+def _weighted_sum(weights: Any, values: int, size: int, begin: int, end: int, result: Any) -> None:
     row, key = 4 * size, begin
     while key + 4 <= end:
         a, b = floats(values + key * row, size), floats(values + (key + 1) * row, size)
         c, d = floats(values + (key + 2) * row, size), floats(values + (key + 3) * row, size)
         u, v, w, x = weights[key], weights[key + 1], weights[key + 2], weights[key + 3]
         for i in range(size):
-            mixed[i] += u * a[i] + v * b[i] + w * c[i] + x * d[i]
+            result[i] += u * a[i] + v * b[i] + w * c[i] + x * d[i]
         key += 4
     while key < end:
         one, weight = floats(values + key * row, size), weights[key]
         for i in range(size):
-            mixed[i] += weight * one[i]
+            result[i] += weight * one[i]
         key += 1

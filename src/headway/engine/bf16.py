@@ -1,4 +1,4 @@
-"""Weights as bfloat16, half the bytes of float32 with its range; what they multiply stays float32."""
+"""Linear layers and token tables with bfloat16 weights; activations stay float32."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.engine.swap import swap_matrices
 from headway.layers.linear import Linear, TokenTable
 
 
-class _Half(nn.Module):
+class _Bf16Module(nn.Module):
     weight: Tensor
 
     def __init__(self, weight: Tensor):
@@ -24,7 +24,7 @@ class _Half(nn.Module):
         return self.weight.float()
 
 
-class Bf16Linear(_Half):
+class Bf16Linear(_Bf16Module):
     def __init__(self, weight: Tensor, bias: nn.Parameter | None):
         super().__init__(weight)
         self.out_features, self.in_features = weight.shape
@@ -38,7 +38,7 @@ class Bf16Linear(_Half):
         return F.linear(x, self.weight.to(x.dtype), self.bias)
 
 
-class Bf16Table(_Half):
+class Bf16Table(_Bf16Module):
     @classmethod
     def of(cls, table: TokenTable) -> Self:
         return cls(table.weight)
@@ -47,8 +47,8 @@ class Bf16Table(_Half):
         return self.weight[ids].float()
 
 
-def halve(model: nn.Module) -> nn.Module:
-    """The same model with its matrices in bfloat16 and all else in float32, in place."""
+def convert_to_bf16(model: nn.Module) -> nn.Module:
+    """Converts a model's matrices to bfloat16 and everything else to float32, in place."""
     with torch.no_grad():
         swap_matrices(model, linear=Bf16Linear.of, table=Bf16Table.of)
         for parameter in model.parameters():

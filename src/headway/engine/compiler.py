@@ -1,5 +1,5 @@
-"""Whether there is a compiler: Numba, an extra (`pip install headway[fast]`). Without it all works by
-torch's own kernels. What it compiles it keeps on disk, so that a machine waits for it once."""
+"""Numba, the compiler of the engine: an optional dependency (`pip install headway[fast]`). Without it, everything runs
+on torch's kernels. Compiled code is cached on disk, so a machine compiles once."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def can_compile() -> bool:
 
 
 @functools.cache
-def announce() -> None:
-    """From now on a person is told when there is something to wait for: code that is not on disk yet."""
+def log_compilation() -> None:
+    """Logs a warning, once, when the interpreter has to be compiled because it is not in the cache on disk."""
     from numba.core import event
 
-    class Announcer(event.Listener):
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            if event.data["dispatcher"].py_func.__module__ == "headway.engine.interpreter" and not self.said:
+            if event.data["dispatcher"].py_func.__module__ == "headway.engine.interpreter" and not self.logged:
                 logger.warning("compiling the engine for this processor, once; this can take half a minute")
-                self.said = True
+                self.logged = True
 
         def on_end(self, event: Any) -> None:
             pass
 
-        said = False
+        logged = False
 
-    event.register("numba:compile", Announcer())
+    event.register("numba:compile", Listener())

@@ -1,5 +1,4 @@
-"""A step of a decoder on the machine: its plan, the memory it works in, and the tables that depend on
-where a token stands."""
+"""A compiled decoding step: the program, its buffers, and the tables that depend on position."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.interpreter import enter
-from headway.engine.lowering import Plan
-from headway.engine.matmul import most_tokens
-from headway.engine.opcodes import FRAME, SLOTS, Frame, Place, Slot
-from headway.engine.thread_pool import crew
+from headway.engine.interpreter import entry_point
+from headway.engine.lowering import Program
+from headway.engine.matmul import max_compiled_tokens
+from headway.engine.opcodes import CACHE_FIELDS, FRAME_SIZE, Buffer, CacheField, Frame
+from headway.engine.thread_pool import thread_pool
 from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
 from headway.layers.linear import Linear
@@ -19,106 +18,118 @@ from headway.layers.positions import LearnedPositions, SinusoidalPositions, alib
 from headway.models.decoder import Decoder
 from headway.models.stack import positions_of
 
-ROWS = 64  # the most tokens in a step
+MAX_TOKENS = 64  # in one step
 
 
-class Compiled:
-    """A plan with its memory."""
+class CompiledStep:
+    """A program with its memory."""
 
-    def __init__(self, decoder: Decoder, plan: Plan):
-        self.decoder, self.plan, self.crew = decoder, plan, crew()
-        self.program, self.numbers = plan.tables()
-        self.frame = np.zeros(FRAME, dtype=np.int64)
-        self.slots = np.zeros((len(decoder.stack.blocks), SLOTS), dtype=np.int64)
-        self.frame[Frame.MEETING], self.frame[Frame.THREADS] = self.crew.meeting, self.crew.size
-        self.workspace = Workspace(plan, threads=self.crew.size)
-        self.tables = Tables(decoder)
+    def __init__(self, decoder: Decoder, program: Program):
+        self.decoder, self.program, self.pool = decoder, program, thread_pool()
+        self.instructions, self.constants = program.tables()
+        self.frame = np.zeros(FRAME_SIZE, dtype=np.int64)
+        self.cache_table = np.zeros((len(decoder.stack.blocks), CACHE_FIELDS), dtype=np.int64)
+        self.frame[Frame.BARRIER], self.frame[Frame.THREADS] = self.pool.barrier, self.pool.size
+        self.workspace = Workspace(program, threads=self.pool.size)
+        self.tables = PositionTables(decoder)
         widest = decoder.stack.blocks[0].feedforward.up  # type: ignore[union-attr]
-        self.most = most_tokens(widest.weight, limit=ROWS) if isinstance(widest, Linear) else ROWS
-        self.vocab, self.memory = decoder.config.embedding.vocab, memory_of(decoder)
+        self.max_tokens = MAX_TOKENS
+        if isinstance(widest, Linear):
+            self.max_tokens = max_compiled_tokens(widest.weight, limit=MAX_TOKENS)
+        self.vocab, self.addresses = decoder.config.embedding.vocab, tensor_addresses(decoder)
 
-    def outdated(self) -> bool:
-        """Whether the model's memory is elsewhere now, or torch uses another number of threads."""
-        return self.crew is not crew() or self.memory != memory_of(self.decoder)
+    def is_stale(self) -> bool:
+        """Whether the model's tensors have moved, or the number of threads has changed."""
+        return self.pool is not thread_pool() or self.addresses != tensor_addresses(self.decoder)
 
     def step(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None, last: bool) -> Tensor:
         (batch, new), past, frame = ids.shape, cache.length, self.frame
-        keep = cache.extend_mask(mask, batch=batch, new=new, device=ids.device)
-        source_keep = None if cache.memory_mask is None else cache.memory_mask.bool()
-        source = cache.cross[0].length
-        at, _ = positions_of(new, past=past, keep=keep, given=None, device=ids.device)
-        ids, at = ids.contiguous(), at.expand(batch, new).contiguous()
+        padding_mask = cache.extend_mask(mask, batch=batch, new=new, device=ids.device)
+        memory_mask = None if cache.memory_mask is None else cache.memory_mask.bool()
+        memory_length = cache.cross[0].length
+        positions, _ = positions_of(new, past=past, keep=padding_mask, given=None, device=ids.device)
+        ids, positions = ids.contiguous(), positions.expand(batch, new).contiguous()
         out = torch.empty(batch if last else batch * new, self.vocab)
-        frame[Frame.BATCH], frame[Frame.TOKENS], frame[Frame.PAST], frame[Frame.LAST] = batch, new, past, last
-        frame[Frame.IDS], frame[Frame.POSITIONS], frame[Frame.SOURCE] = ids.data_ptr(), at.data_ptr(), source
-        frame[Frame.MASK], frame[Frame.MASK_ROW] = _rows(keep)
-        frame[Frame.SOURCE_MASK], frame[Frame.SOURCE_MASK_ROW] = _rows(source_keep)
-        self.tables.place(frame, past + new)
+        frame[Frame.BATCH], frame[Frame.NEW_TOKENS], frame[Frame.PAST_LENGTH], frame[Frame.LAST_ONLY] = (
+            batch,
+            new,
+            past,
+            last,
+        )
+        frame[Frame.TOKEN_IDS], frame[Frame.POSITIONS], frame[Frame.MEMORY_LENGTH] = (
+            ids.data_ptr(),
+            positions.data_ptr(),
+            memory_length,
+        )
+        frame[Frame.PADDING_MASK], frame[Frame.PADDING_MASK_STRIDE] = _address_and_stride(padding_mask)
+        frame[Frame.MEMORY_MASK], frame[Frame.MEMORY_MASK_STRIDE] = _address_and_stride(memory_mask)
+        self.tables.write(frame, past + new)
         attention = self.decoder.config.stack.block.attention
         fresh = torch.empty(1).expand(batch, attention.kv_heads or attention.heads, new, attention.head_size)
-        for slots, layer, cross in zip(self.slots, cache.layers, cache.cross, strict=True):
-            place_layer(slots, layer, cross, fresh=fresh)
-        places = self.workspace.places(batch * new, keys=max(past + new, source))
-        places[:, Place.OUT] = out.data_ptr()
-        self.crew.run(enter.address, self.program, self.numbers, frame, self.slots, places)
+        for row, layer, cross in zip(self.cache_table, cache.layers, cache.cross, strict=True):
+            write_cache_row(row, layer, cross, fresh=fresh)
+        buffers = self.workspace.addresses(batch * new, keys=max(past + new, memory_length))
+        buffers[:, Buffer.OUTPUT] = out.data_ptr()
+        self.pool.run(entry_point.address, self.instructions, self.constants, frame, self.cache_table, buffers)
         for layer in cache.layers:
             layer.length += new
         return out if last else out.view(batch, new, self.vocab)
 
 
-def memory_of(decoder: Decoder) -> list[int]:
-    """Where its tensors are."""
+def tensor_addresses(decoder: Decoder) -> list[int]:
     return [tensor.data_ptr() for tensor in (*decoder.parameters(), *decoder.buffers())]
 
 
-def place_layer(slots: np.ndarray, layer: LayerCache, cross: LayerCache, *, fresh: Tensor) -> None:
-    """`fresh` has the shape of the keys that will be written."""
+def write_cache_row(row: np.ndarray, layer: LayerCache, cross: LayerCache, *, fresh: Tensor) -> None:
+    """Writes the addresses of one layer's keys and values, with room for new keys of the shape of `fresh`."""
     keys, values = layer.with_room(fresh, fresh)
-    slots[Slot.KEYS], slots[Slot.VALUES], slots[Slot.ROOM] = keys.data_ptr(), values.data_ptr(), keys.shape[2]
+    row[CacheField.KEYS], row[CacheField.VALUES] = keys.data_ptr(), values.data_ptr()
+    row[CacheField.CAPACITY] = keys.shape[2]
     if cross.length:
         keys, values = cross.with_room(cross.keys[:, :, :0], cross.values[:, :, :0])
-        slots[Slot.SOURCE_KEYS], slots[Slot.SOURCE_VALUES] = keys.data_ptr(), values.data_ptr()
-        slots[Slot.SOURCE_ROOM] = keys.shape[2]
+        row[CacheField.MEMORY_KEYS], row[CacheField.MEMORY_VALUES] = keys.data_ptr(), values.data_ptr()
+        row[CacheField.MEMORY_CAPACITY] = keys.shape[2]
 
 
-def _rows(mask: Tensor | None) -> tuple[int, int]:
-    """(address, bytes a row) of a mask over keys."""
+def _address_and_stride(mask: Tensor | None) -> tuple[int, int]:
+    """Of a mask over keys (batch, keys); the stride is in bytes."""
     return (0, 0) if mask is None else (mask.data_ptr(), mask.stride(0))
 
 
-class Tables:
-    """What depends on where a token stands: rotary angles, position vectors, biases by distance."""
+class PositionTables:
+    """Rotary angles, position embeddings and score biases by distance, for all positions up to `count`."""
 
     def __init__(self, decoder: Decoder):
         self.decoder, self.count, self.version = decoder, 0, -1
         self._angles: tuple[Tensor, Tensor] | None = None
-        self._vectors: Tensor | None = None
-        self._distances: Tensor | None = None
+        self._embeddings: Tensor | None = None
+        self._score_bias: Tensor | None = None
 
-    def place(self, frame: np.ndarray, max_position: int) -> None:
+    def write(self, frame: np.ndarray, length: int) -> None:
+        """Writes the addresses of the tables, which then cover `length` positions."""
         stack, positions = self.decoder.stack, self.decoder.embedding.positions
         version = stack.relative_bias.table.weight._version if stack.relative_bias is not None else 0
-        if max_position > self.count or version != self.version:
-            self.count, self.version = max(2 * max_position, 512), version
-            self._fill()
+        if length > self.count or version != self.version:
+            self.count, self.version = max(2 * length, 512), version
+            self._compute()
         if self._angles is not None:
             frame[Frame.COS], frame[Frame.SIN] = (angle.data_ptr() for angle in self._angles)
         if isinstance(positions, LearnedPositions):
             table = positions.table.weight
             frame[Frame.POSITION_TABLE] = table.data_ptr() + 4 * positions.offset * table.shape[1]
-        elif self._vectors is not None:
-            frame[Frame.POSITION_TABLE] = self._vectors.data_ptr()
-        if self._distances is not None:
-            frame[Frame.DISTANCE], frame[Frame.DISTANCE_ROW] = self._distances.data_ptr(), self.count
+        elif self._embeddings is not None:
+            frame[Frame.POSITION_TABLE] = self._embeddings.data_ptr()
+        if self._score_bias is not None:
+            frame[Frame.SCORE_BIAS], frame[Frame.SCORE_BIAS_STRIDE] = self._score_bias.data_ptr(), self.count
 
-    def _fill(self) -> None:
+    def _compute(self) -> None:
         stack, positions, count = self.decoder.stack, self.decoder.embedding.positions, self.count
         every = torch.arange(count)[None]
         if stack.rotary is not None:
             cos, sin = stack.rotary(every, count, dtype=torch.float32)
             self._angles = cos.contiguous(), sin.contiguous()
         if isinstance(positions, SinusoidalPositions):
-            self._vectors = positions(every, count).contiguous()
+            self._embeddings = positions(every, count).contiguous()
         if stack.relative_bias is not None:
             bias = stack.relative_bias(1, count)
         elif stack.config.score_bias == "alibi":
@@ -126,4 +137,4 @@ class Tables:
             bias = alibi_bias(heads, queries=1, keys=count, device=torch.device("cpu"))
         else:
             return
-        self._distances = bias[0, :, 0].flip(-1).float().contiguous()  # (head, distance)
+        self._score_bias = bias[0, :, 0].flip(-1).float().contiguous()  # (head, distance)

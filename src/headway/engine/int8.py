@@ -1,9 +1,9 @@
-"""Weights as 8-bit integers: symmetric, one scale for each group of an output's inputs (idea: llama.cpp's
-Q8_0, whose groups are of 32), or for all of them.
+"""Int8 weights: symmetric quantisation with one scale per group of input features (idea: llama.cpp's Q8_0, with groups
+of 32), or one per output row.
 
-A stored matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. What it
-multiplies stays a float to the caller; a compiled kernel does it if there is one, else, and for so many tokens that
-torch is faster all the same, the matrix is written out whole for the one product.
+A matrix is `weight` (out, in) int8 and `weight_scale` (out, groups) float32: w ≈ weight · weight_scale. Activations are
+float32. A compiled kernel multiplies the int8 weights; without Numba, and for so many tokens that torch is faster, the
+matrix is dequantised for each product.
 """
 
 from __future__ import annotations
@@ -14,47 +14,48 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.engine.compiler import announce, can_compile
+from headway.engine.compiler import can_compile, log_compilation
 from headway.engine.swap import swap_matrices
 from headway.errors import ConfigError
 from headway.layers.linear import Linear, TokenTable
 
 METHOD = "headway-int8"  # config.json: quantization_config.quant_method
-LARGEST = 127
-GROUP = 64  # inputs that share a scale, as nearly as a row allows
-ROW = 0  # in the place of a group: all inputs of an output share one scale
-MANY = 256  # tokens: from here on it pays to write the matrix out
-STEP = 16  # a group is a multiple of what the compiled product takes at once
+QMAX = 127
+GROUP = 64  # default number of input features that share a scale
+PER_ROW = 0  # as a group: one scale per output row
+DEQUANTISE_TOKENS = 256  # from this many tokens on, dequantising and torch's product are faster
+STEP = 16  # group sizes are a multiple of the kernel's step
 
 
 def group_size(inputs: int, group: int = GROUP) -> int:
-    """The divisor of a row's inputs nearest to `group`, among the multiples of 16; the row, where there is none."""
+    """The multiple of 16 nearest to `group` that divides the number of inputs; all inputs if there is none."""
     if group < 0 or group % STEP:
-        raise ConfigError(f"group {group} is no multiple of {STEP}: choose one, or {ROW} for one scale an output")
+        raise ConfigError(
+            f"group {group} is no multiple of {STEP}: choose one, or {PER_ROW} for one scale per output row"
+        )
     sizes = [size for size in range(STEP, inputs + 1, STEP) if inputs % size == 0]
     return min(sizes, key=lambda size: abs(size - group), default=inputs) if group else inputs
 
 
 def quantise_weight(weight: Tensor, group: int = GROUP) -> tuple[Tensor, Tensor]:
-    """(int8 (out, in), scale (out, groups)). About `group` inputs share a scale."""
+    """Returns (int8 (out, in), scale (out, groups)); `group_size(in, group)` inputs share a scale."""
     outputs, inputs = weight.shape
     size = group_size(inputs, group)
     parts = weight.detach().float().view(outputs, inputs // size, size)
-    scale = parts.abs().amax(-1) / LARGEST  # (out, groups)
+    scale = parts.abs().amax(-1) / QMAX  # (out, groups)
     safe = torch.where(scale > 0, scale, torch.ones_like(scale))
-    codes = (parts / safe[..., None]).round().clamp(-LARGEST, LARGEST)
+    codes = (parts / safe[..., None]).round().clamp(-QMAX, QMAX)
     return codes.to(torch.int8).view(outputs, inputs).contiguous(), scale.contiguous()
 
 
 def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The inverse, up to rounding: (out, in)."""
+    """Inverse of `quantise_weight` up to rounding: (out, in)."""
     parts = weight.view(*scale.shape, -1).to(dtype)
     return parts.mul_(scale.to(dtype)[..., None]).view(weight.shape)
 
 
 class Int8Weight:
-    """Stands where torch expects a weight. `F.linear` multiplies with it as it is; to everything else it is the matrix
-    written out."""
+    """A tensor-like weight: `F.linear` uses the int8 kernel, every other torch function the dequantised matrix."""
 
     def __init__(self, codes: Tensor, scale: Tensor):
         self.codes, self.scale = codes, scale
@@ -66,15 +67,15 @@ class Int8Weight:
         """(…, in) → (…, out)"""
         if not self._compiles(x):
             return F.linear(x, self.dense(x.dtype), bias)
-        announce()
-        from headway.engine.matmul import product
+        log_compilation()
+        from headway.engine.matmul import matmul
 
-        y = product(x, self.codes, self.scale)
+        y = matmul(x, self.codes, self.scale)
         return y if bias is None else y.add_(bias)
 
     def _compiles(self, x: Tensor) -> bool:
         plain = x.device.type == "cpu" and x.dtype == torch.float32 and self.codes.is_contiguous()
-        few = x.numel() < MANY * x.shape[-1]
+        few = x.numel() < DEQUANTISE_TOKENS * x.shape[-1]
         return plain and few and not torch.is_grad_enabled() and can_compile()
 
     @classmethod
@@ -85,8 +86,8 @@ class Int8Weight:
         return function(*dense, **(kwargs or {}))
 
 
-class _Int8(nn.Module):
-    """The two tensors, as buffers: they are saved and moved with the model, and never trained."""
+class _Int8Module(nn.Module):
+    """Holds weight and scale as buffers: saved and moved with the model, never trained."""
 
     weight: Tensor
     weight_scale: Tensor
@@ -101,13 +102,13 @@ class _Int8(nn.Module):
     def table(self) -> Any:
         return Int8Weight(self.weight, self.weight_scale)
 
-    def _take(self, weight: Tensor) -> Self:
+    def _quantise(self, weight: Tensor) -> Self:
         if not weight.is_meta:
             self.weight, self.weight_scale = quantise_weight(weight, self.group)
         return self
 
 
-class Int8Linear(_Int8):
+class Int8Linear(_Int8Module):
     def __init__(
         self, inputs: int, outputs: int, *, bias: bool, group: int = GROUP, device: torch.device | None = None
     ):
@@ -117,31 +118,31 @@ class Int8Linear(_Int8):
 
     @classmethod
     def of(cls, linear: Linear, *, group: int = GROUP) -> Self:
-        """From a plain one, whose bias it keeps; from one without memory, one without memory."""
+        """From a plain linear layer, whose bias it keeps. On the meta device, the result is on the meta device."""
         meta = torch.device("meta")
         made = cls(linear.in_features, linear.out_features, bias=False, group=group, device=meta)
         made.bias = linear.bias
-        return made._take(linear.weight)
+        return made._quantise(linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:  # (…, in) → (…, out)
         return Int8Weight(self.weight, self.weight_scale).linear(x, self.bias)
 
 
-class Int8Table(_Int8):
-    """Token vectors, written out row by row as they are asked for."""
+class Int8Table(_Int8Module):
+    """A token table; the rows that are looked up are dequantised."""
 
     @classmethod
     def of(cls, table: TokenTable, *, group: int = GROUP) -> Self:
         rows, width = table.weight.shape
-        return cls(rows, width, group=group, device=torch.device("meta"))._take(table.weight)
+        return cls(rows, width, group=group, device=torch.device("meta"))._quantise(table.weight)
 
     def forward(self, ids: Tensor) -> Tensor:  # (…) → (…, width)
         return dequantise(self.weight[ids], self.weight_scale[ids])
 
 
 def quantise(model: nn.Module, *, group: int = GROUP) -> nn.Module:
-    """The same model with its matrices in int8, in place: the floats are let go one by one. A model built on `meta`
-    becomes one that int8 tensors can be loaded into."""
+    """Converts a model's matrices to int8, in place and one by one. A model on the meta device becomes one that int8
+    tensors can be loaded into."""
     with torch.no_grad():
         swap_matrices(
             model,

@@ -1,8 +1,9 @@
-"""A whole step of a model as one compiled call: a small machine whose program is a table of orders.
+"""A compiled interpreter: runs the program of a whole decoding step in one call.
 
-Every thread runs every order and does its share of it; where an order's result is needed whole, they wait for each
-other. Small work (a norm) every thread does for itself, which is cheaper than to wait. An order is a row of numbers;
-what changes from step to step is in the frame and in the table of the cache. `orders` has the columns of them all.
+Every thread executes every instruction and computes its part of the output; a barrier follows where the next
+instruction reads all of it. Small operations (a norm) are computed redundantly by every thread, which is cheaper than a
+barrier. An instruction is a row of int64; values that change from step to step are in the frame and in the cache table.
+`opcodes` defines the columns of all tables.
 """
 
 from __future__ import annotations
@@ -23,213 +24,227 @@ from headway.engine.kernels import (
     NONE,
     activate,
     add,
+    add_inplace,
     copy,
+    embedding_row,
     fast,
-    multiply_bfloat16,
-    multiply_float32,
-    multiply_int8,
-    multiply_int8_by_64,
+    matmul_bfloat16,
+    matmul_float32,
+    matmul_int8,
+    matmul_int8_group64,
+    multiply_inplace,
     normalise,
+    quantise_token,
     rotate,
-    shorten,
-    table_row,
-    times,
-    total,
 )
-from headway.engine.opcodes import FEW, FRAME, JOB, LINE, ORDER, PLACES, SLOTS, Does, Frame, Order, Place, Slot
-from headway.engine.scalars import add_one, floats, wait_for_all, whole_numbers
+from headway.engine.opcodes import (
+    BUFFERS,
+    CACHE_FIELDS,
+    FIELDS,
+    FRAME_SIZE,
+    JOB_SIZE,
+    LINE_FLOATS,
+    PRIVATE_TOKENS,
+    Buffer,
+    CacheField,
+    Field,
+    Frame,
+    Op,
+)
+from headway.engine.scalars import barrier_wait, fetch_add, floats, int64s
 
 
 @fast
-def share(count: int, thread: int, threads: int, step: int) -> tuple[int, int]:
-    """From where to where: this thread's part of `count` things, in whole `step`s."""
-    each = (count + threads * step - 1) // (threads * step) * step
-    return min(count, thread * each), min(count, (thread + 1) * each)
+def partition(count: int, thread: int, threads: int, step: int) -> tuple[int, int]:
+    """[begin, end) of this thread's part of `count` items, in multiples of `step`."""
+    size = (count + threads * step - 1) // (threads * step) * step
+    return min(count, thread * size), min(count, (thread + 1) * size)
 
 
 @fast
-def tokens_of(order: Any, frame: Any) -> int:
-    if order[Order.CHOSEN] and frame[Frame.LAST]:
+def tokens_of(inst: Any, frame: Any) -> int:
+    if inst[Field.LOGIT_TOKENS] and frame[Frame.LAST_ONLY]:
         return frame[Frame.BATCH]
-    return frame[Frame.BATCH] * frame[Frame.TOKENS]
+    return frame[Frame.BATCH] * frame[Frame.NEW_TOKENS]
 
 
 @fast
-def embed(thread: int, order: Any, eps: Any, factor: Any, frame: Any, places: Any) -> None:
-    count, width = tokens_of(order, frame), order[Order.OUTPUTS]
-    ids, positions = whole_numbers(frame[Frame.IDS], count), whole_numbers(frame[Frame.POSITIONS], count)
-    begin, end = share(count, thread, frame[Frame.THREADS], 1)
+def embed(thread: int, inst: Any, eps: Any, factor: Any, frame: Any, buffers: Any) -> None:
+    count, width = tokens_of(inst, frame), inst[Field.OUT_FEATURES]
+    ids, positions = int64s(frame[Frame.TOKEN_IDS], count), int64s(frame[Frame.POSITIONS], count)
+    begin, end = partition(count, thread, frame[Frame.THREADS], 1)
     for token in range(begin, end):
-        out = places[thread, order[Order.TARGET]] + 4 * token * width
-        stored, weight, scale = order[Order.STORED], order[Order.WEIGHT], order[Order.SCALE]
-        table_row(stored, weight, scale, order[Order.GROUPS], width, ids[token], factor, out)
+        out = buffers[thread, inst[Field.TARGET]] + 4 * token * width
+        kind, weight, scale = inst[Field.FORMAT], inst[Field.WEIGHT], inst[Field.SCALE]
+        embedding_row(kind, weight, scale, inst[Field.GROUPS], width, ids[token], factor, out)
         if frame[Frame.POSITION_TABLE]:
-            add(out, frame[Frame.POSITION_TABLE] + 4 * positions[token] * width, width)
-        if order[Order.NORM] != NO_NORM:
-            weight, bias = order[Order.NORM_WEIGHT], order[Order.NORM_BIAS]
-            normalise(order[Order.NORM], out, width, weight, bias, eps, np.float32(1), out)
+            add_inplace(out, frame[Frame.POSITION_TABLE] + 4 * positions[token] * width, width)
+        if inst[Field.NORM_KIND] != NO_NORM:
+            weight, bias = inst[Field.NORM_WEIGHT], inst[Field.NORM_BIAS]
+            normalise(inst[Field.NORM_KIND], out, width, weight, bias, eps, np.float32(1), out)
 
 
 @fast
-def norm(thread: int, order: Any, eps: Any, factor: Any, frame: Any, places: Any) -> None:
-    width, count, each = order[Order.OUTPUTS], tokens_of(order, frame), frame[Frame.TOKENS]
+def norm(thread: int, inst: Any, eps: Any, factor: Any, frame: Any, buffers: Any) -> None:
+    width, count, new = inst[Field.OUT_FEATURES], tokens_of(inst, frame), frame[Frame.NEW_TOKENS]
     for token in range(count):
-        taken = (token + 1) * each - 1 if order[Order.CHOSEN] and frame[Frame.LAST] else token
-        source = places[thread, order[Order.SOURCE]] + 4 * taken * width
-        target = places[thread, order[Order.TARGET]] + 4 * token * width
-        weight, bias = order[Order.NORM_WEIGHT], order[Order.NORM_BIAS]
-        normalise(order[Order.NORM], source, width, weight, bias, eps, factor, target)
+        row = (token + 1) * new - 1 if inst[Field.LOGIT_TOKENS] and frame[Frame.LAST_ONLY] else token
+        source = buffers[thread, inst[Field.SOURCE]] + 4 * row * width
+        target = buffers[thread, inst[Field.TARGET]] + 4 * token * width
+        weight, bias = inst[Field.NORM_WEIGHT], inst[Field.NORM_BIAS]
+        normalise(inst[Field.NORM_KIND], source, width, weight, bias, eps, factor, target)
 
 
 @fast
-def rounded_tokens(thread: int, order: Any, frame: Any, places: Any) -> tuple[int, int]:
-    """(tokens, factors): addresses of the source rounded to 16 bits."""
-    count, inputs, groups = tokens_of(order, frame), order[Order.INPUTS], order[Order.GROUPS]
-    alone = count < FEW
-    short = places[thread, Place.OWN_SHORT if alone else Place.SHORT]
-    factors = places[thread, Place.OWN_FACTORS if alone else Place.FACTORS]
-    begin, end = (0, count) if alone else share(count, thread, frame[Frame.THREADS], 1)
-    kept, source = floats(factors, count), places[thread, order[Order.SOURCE]]
+def quantised_tokens(thread: int, inst: Any, frame: Any, buffers: Any) -> tuple[int, int]:
+    """Quantises the source to int16; returns the addresses of (tokens, their scales)."""
+    count, inputs, groups = tokens_of(inst, frame), inst[Field.IN_FEATURES], inst[Field.GROUPS]
+    private = count < PRIVATE_TOKENS
+    int16 = buffers[thread, Buffer.THREAD_INT16_TOKENS if private else Buffer.INT16_TOKENS]
+    scales = buffers[thread, Buffer.THREAD_TOKEN_SCALES if private else Buffer.TOKEN_SCALES]
+    begin, end = (0, count) if private else partition(count, thread, frame[Frame.THREADS], 1)
+    token_scales, source = floats(scales, count), buffers[thread, inst[Field.SOURCE]]
     for token in range(begin, end):
-        kept[token] = shorten(source + 4 * token * inputs, inputs, groups, short + 2 * token * inputs)
-    if not alone:
-        wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
-    return short, factors
+        token_scales[token] = quantise_token(source + 4 * token * inputs, inputs, groups, int16 + 2 * token * inputs)
+    if not private:
+        barrier_wait(frame[Frame.BARRIER], frame[Frame.THREADS])
+    return int16, scales
 
 
 @fast
-def linear(thread: int, order: Any, frame: Any, places: Any) -> None:
-    count, row, groups = tokens_of(order, frame), order[Order.ROW], order[Order.GROUPS]
-    begin, end = share(order[Order.OUTPUTS], thread, frame[Frame.THREADS], LINE)
-    source, target = places[thread, order[Order.SOURCE]], places[thread, order[Order.TARGET]] + 4 * order[Order.COLUMN]
-    weight, scale, inputs = order[Order.WEIGHT], order[Order.SCALE], order[Order.INPUTS]
-    if order[Order.STORED] == INT8:
-        short, factors = rounded_tokens(thread, order, frame, places)
+def linear(thread: int, inst: Any, frame: Any, buffers: Any) -> None:
+    count, row, groups = tokens_of(inst, frame), inst[Field.ROW_STRIDE], inst[Field.GROUPS]
+    begin, end = partition(inst[Field.OUT_FEATURES], thread, frame[Frame.THREADS], LINE_FLOATS)
+    source = buffers[thread, inst[Field.SOURCE]]
+    target = buffers[thread, inst[Field.TARGET]] + 4 * inst[Field.COLUMN_OFFSET]
+    weight, scale, inputs = inst[Field.WEIGHT], inst[Field.SCALE], inst[Field.IN_FEATURES]
+    if inst[Field.FORMAT] == INT8:
+        int16, token_scales = quantised_tokens(thread, inst, frame, buffers)
         if inputs == 64 * groups:
-            multiply_int8_by_64(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
+            matmul_int8_group64(weight, scale, groups, inputs, begin, end, int16, token_scales, count, target, 4 * row)
         else:
-            multiply_int8(weight, scale, groups, inputs, begin, end, short, factors, count, target, 4 * row)
-    elif order[Order.STORED] == BFLOAT16:
-        multiply_bfloat16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
+            matmul_int8(weight, scale, groups, inputs, begin, end, int16, token_scales, count, target, 4 * row)
+    elif inst[Field.FORMAT] == BFLOAT16:
+        matmul_bfloat16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     else:
-        multiply_float32(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
+        matmul_float32(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     for token in range(count):
         here = 4 * (token * row + begin)
-        if order[Order.BIAS]:
-            add(target + here, order[Order.BIAS] + 4 * begin, end - begin)
-        if order[Order.ACTIVATION] != NONE:
-            activate(order[Order.ACTIVATION], target + here, end - begin)
-        if order[Order.RESIDUAL] >= 0:
-            before = places[thread, order[Order.RESIDUAL]] + here
-            total(target + here, before, end - begin, places[thread, Place.STREAM] + here)
+        if inst[Field.BIAS]:
+            add_inplace(target + here, inst[Field.BIAS] + 4 * begin, end - begin)
+        if inst[Field.ACTIVATION] != NONE:
+            activate(inst[Field.ACTIVATION], target + here, end - begin)
+        if inst[Field.RESIDUAL] >= 0:
+            before = buffers[thread, inst[Field.RESIDUAL]] + here
+            add(target + here, before, end - begin, buffers[thread, Buffer.RESIDUAL] + here)
 
 
 @fast
-def gate(thread: int, order: Any, frame: Any, places: Any) -> None:
-    """Of the same outputs that this thread has just written."""
-    begin, end = share(order[Order.OUTPUTS], thread, frame[Frame.THREADS], LINE)
-    for token in range(tokens_of(order, frame)):
-        here = 4 * (token * order[Order.OUTPUTS] + begin)
-        times(places[thread, order[Order.TARGET]] + here, places[thread, order[Order.SOURCE]] + here, end - begin)
+def gate(thread: int, inst: Any, frame: Any, buffers: Any) -> None:
+    """Multiplies the outputs that this thread has just written; needs no barrier before it."""
+    begin, end = partition(inst[Field.OUT_FEATURES], thread, frame[Frame.THREADS], LINE_FLOATS)
+    for token in range(tokens_of(inst, frame)):
+        here = 4 * (token * inst[Field.OUT_FEATURES] + begin)
+        source, target = buffers[thread, inst[Field.SOURCE]], buffers[thread, inst[Field.TARGET]]
+        multiply_inplace(target + here, source + here, end - begin)
 
 
 @fast
-def prepared(order: Any, frame: Any, at: int, position: int, weight: int, bias: int, eps: Any) -> None:
-    """A head's query or key, in place: its norm, then its rotation."""
-    if order[Order.NORM] != NO_NORM:
-        normalise(order[Order.NORM], at, order[Order.SIZE], weight, bias, eps, np.float32(1), at)
-    if order[Order.TURNED]:
-        there = 4 * position * order[Order.TURNED]
-        rotate(at, order[Order.TURNED], frame[Frame.COS] + there, frame[Frame.SIN] + there)
+def norm_and_rotate(inst: Any, frame: Any, at: int, position: int, weight: int, bias: int, eps: Any) -> None:
+    """Normalises and rotates the query or key of one head in place."""
+    if inst[Field.NORM_KIND] != NO_NORM:
+        normalise(inst[Field.NORM_KIND], at, inst[Field.HEAD_SIZE], weight, bias, eps, np.float32(1), at)
+    if inst[Field.ROTARY_PAIRS]:
+        there = 4 * position * inst[Field.ROTARY_PAIRS]
+        rotate(at, inst[Field.ROTARY_PAIRS], frame[Frame.COS] + there, frame[Frame.SIN] + there)
 
 
 @fast
-def attention(thread: int, order: Any, eps: Any, scale: Any, frame: Any, cache: Any, places: Any) -> None:
-    """PROJECTED holds a token's queries, then its keys and its values. A thread has whole heads of keys, with the
-    queries that read them."""
-    heads, kv_heads, size = order[Order.HEADS], order[Order.KV_HEADS], order[Order.SIZE]
-    tokens, past, cross = frame[Frame.TOKENS], frame[Frame.PAST], order[Order.CROSS]
-    row, slot = 4 * order[Order.ROW], cache[order[Order.LAYER]]
-    positions = whole_numbers(frame[Frame.POSITIONS], frame[Frame.BATCH] * tokens)
-    begin, end = share(frame[Frame.BATCH] * kv_heads, thread, frame[Frame.THREADS], 1)
+def attention(thread: int, inst: Any, eps: Any, scale: Any, frame: Any, cache: Any, buffers: Any) -> None:
+    """The QKV buffer holds a token's queries, then its keys and values. A thread computes whole key/value heads, with
+    the query heads of their group."""
+    heads, kv_heads, size = inst[Field.HEADS], inst[Field.KV_HEADS], inst[Field.HEAD_SIZE]
+    tokens, past, cross = frame[Frame.NEW_TOKENS], frame[Frame.PAST_LENGTH], inst[Field.CROSS]
+    stride, layer = 4 * inst[Field.ROW_STRIDE], cache[inst[Field.LAYER]]
+    positions = int64s(frame[Frame.POSITIONS], frame[Frame.BATCH] * tokens)
+    begin, end = partition(frame[Frame.BATCH] * kv_heads, thread, frame[Frame.THREADS], 1)
     for item in range(begin, end):
-        sequence, kv_head = item // kv_heads, item % kv_heads
-        room = slot[Slot.SOURCE_ROOM] if cross else slot[Slot.ROOM]
-        keys = (slot[Slot.SOURCE_KEYS] if cross else slot[Slot.KEYS]) + 4 * item * room * size
-        values = (slot[Slot.SOURCE_VALUES] if cross else slot[Slot.VALUES]) + 4 * item * room * size
-        mask = frame[Frame.MASK] + sequence * frame[Frame.MASK_ROW] if frame[Frame.MASK] else np.int64(0)
-        if cross:
-            mask = frame[Frame.SOURCE_MASK]
-            mask = mask + sequence * frame[Frame.SOURCE_MASK_ROW] if mask else np.int64(0)
-        else:
+        row, kv_head = item // kv_heads, item % kv_heads
+        capacity = layer[CacheField.MEMORY_CAPACITY] if cross else layer[CacheField.CAPACITY]
+        keys = (layer[CacheField.MEMORY_KEYS] if cross else layer[CacheField.KEYS]) + 4 * item * capacity * size
+        values = (layer[CacheField.MEMORY_VALUES] if cross else layer[CacheField.VALUES]) + 4 * item * capacity * size
+        mask = frame[Frame.MEMORY_MASK] if cross else frame[Frame.PADDING_MASK]
+        if mask:
+            mask += row * (frame[Frame.MEMORY_MASK_STRIDE] if cross else frame[Frame.PADDING_MASK_STRIDE])
+        if not cross:
             for t in range(tokens):
-                token = sequence * tokens + t
-                key = places[thread, Place.PROJECTED] + token * row + 4 * (heads + kv_head) * size
-                weight, bias = order[Order.KEY_WEIGHT], order[Order.KEY_BIAS]
-                prepared(order, frame, key, positions[token], weight, bias, eps)
+                token = row * tokens + t
+                key = buffers[thread, Buffer.QKV] + token * stride + 4 * (heads + kv_head) * size
+                weight, bias = inst[Field.KEY_NORM_WEIGHT], inst[Field.KEY_NORM_BIAS]
+                norm_and_rotate(inst, frame, key, positions[token], weight, bias, eps)
                 copy(key, size, keys + 4 * (past + t) * size)
                 copy(key + 4 * kv_heads * size, size, values + 4 * (past + t) * size)
         for t in range(tokens):
-            token = sequence * tokens + t
-            last = frame[Frame.SOURCE] if cross else past + t + 1
-            first = max(0, last - order[Order.WINDOW]) if order[Order.WINDOW] else 0
+            token = row * tokens + t
+            last = frame[Frame.MEMORY_LENGTH] if cross else past + t + 1
+            first = max(0, last - inst[Field.WINDOW]) if inst[Field.WINDOW] else 0
             for head in range(kv_head * (heads // kv_heads), (kv_head + 1) * (heads // kv_heads)):
-                query = places[thread, Place.PROJECTED] + token * row + 4 * head * size
-                weight, bias = order[Order.NORM_WEIGHT], order[Order.NORM_BIAS]
-                prepared(order, frame, query, positions[token], weight, bias, eps)
-                extra = np.int64(0)
-                if frame[Frame.DISTANCE] and not cross:
-                    extra = frame[Frame.DISTANCE] + 4 * head * frame[Frame.DISTANCE_ROW]
-                out = places[thread, order[Order.TARGET]] + 4 * (token * heads + head) * size
-                scores = places[thread, Place.SCORES]
-                attend(query, keys, values, size, first, last, mask, extra, scale, scores, out)
+                query = buffers[thread, Buffer.QKV] + token * stride + 4 * head * size
+                weight, bias = inst[Field.NORM_WEIGHT], inst[Field.NORM_BIAS]
+                norm_and_rotate(inst, frame, query, positions[token], weight, bias, eps)
+                score_bias = np.int64(0)
+                if frame[Frame.SCORE_BIAS] and not cross:
+                    score_bias = frame[Frame.SCORE_BIAS] + 4 * head * frame[Frame.SCORE_BIAS_STRIDE]
+                out = buffers[thread, inst[Field.TARGET]] + 4 * (token * heads + head) * size
+                scores = buffers[thread, Buffer.SCORES]
+                attend(query, keys, values, size, first, last, mask, score_bias, scale, scores, out)
 
 
 @fast
-def run(thread: int, program: Any, numbers: Any, frame: Any, cache: Any, places: Any) -> None:
-    """`numbers` has two for each order: a norm's eps, and a factor of embeddings, scores, or a norm's result."""
+def run(thread: int, program: Any, constants: Any, frame: Any, cache: Any, buffers: Any) -> None:
+    """`constants` (instructions, 2): the eps of a norm, and a factor of the embeddings, scores or norm output."""
     for i in range(len(program)):
-        order, eps, factor = program[i], numbers[i, 0], numbers[i, 1]
-        does = order[Order.DOES]
-        if does == Does.LINEAR:
-            linear(thread, order, frame, places)
-        elif does == Does.ATTEND:
-            attention(thread, order, eps, factor, frame, cache, places)
-        elif does == Does.NORM:
-            norm(thread, order, eps, factor, frame, places)
-        elif does == Does.GATE:
-            gate(thread, order, frame, places)
+        inst, eps, factor = program[i], constants[i, 0], constants[i, 1]
+        op = inst[Field.OP]
+        if op == Op.LINEAR:
+            linear(thread, inst, frame, buffers)
+        elif op == Op.ATTEND:
+            attention(thread, inst, eps, factor, frame, cache, buffers)
+        elif op == Op.NORM:
+            norm(thread, inst, eps, factor, frame, buffers)
+        elif op == Op.GATE:
+            gate(thread, inst, frame, buffers)
         else:
-            embed(thread, order, eps, factor, frame, places)
-        if order[Order.WAIT]:
-            wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
-    wait_for_all(frame[Frame.MEETING], frame[Frame.THREADS])
+            embed(thread, inst, eps, factor, frame, buffers)
+        if inst[Field.BARRIER]:
+            barrier_wait(frame[Frame.BARRIER], frame[Frame.THREADS])
+    barrier_wait(frame[Frame.BARRIER], frame[Frame.THREADS])
 
 
-def _entrance(version: int) -> Any:
-    """What every thread calls with a job's address. `version` stands for all the code that is compiled into it: Numba's
-    own memory of what it has compiled goes by this file and by what is closed over in it."""
+def _compile_entry_point(version: int) -> Any:
+    """The function that every thread calls with the address of a job. `version` is a checksum of all source files that
+    are compiled into it: Numba's cache on disk is keyed by this file and by closure variables only."""
 
     @cfunc(void(int64), cache=True)
-    def enter(job: int) -> None:
+    def entry_point(job: int) -> None:
         if version < 0:
             return
-        tables = whole_numbers(job, JOB)
-        orders = tables[2]
-        program, numbers = whole_numbers(tables[1], orders * ORDER), floats(tables[3], orders * 2)
-        frame, layers, threads = whole_numbers(tables[5], FRAME), tables[8], tables[10]
-        cache, places = whole_numbers(tables[7], layers * SLOTS), whole_numbers(tables[9], threads * PLACES)
+        tables = int64s(job, JOB_SIZE)
+        count = tables[2]
+        program, constants = int64s(tables[1], count * FIELDS), floats(tables[3], count * 2)
+        frame, layers, threads = int64s(tables[5], FRAME_SIZE), tables[8], tables[10]
+        cache, buffers = int64s(tables[7], layers * CACHE_FIELDS), int64s(tables[9], threads * BUFFERS)
         run(
-            add_one(job),
-            program.reshape(orders, ORDER),
-            numbers.reshape(orders, 2),
+            fetch_add(job),
+            program.reshape(count, FIELDS),
+            constants.reshape(count, 2),
             frame,
-            cache.reshape(layers, SLOTS),
-            places.reshape(threads, PLACES),
+            cache.reshape(layers, CACHE_FIELDS),
+            buffers.reshape(threads, BUFFERS),
         )
 
-    return enter
+    return entry_point
 
 
 SOURCES = (attention_kernel, kernels, llvm, opcodes, scalars, tiles)
-enter = _entrance(sum(zlib.crc32(Path(str(part.__file__)).read_bytes()) for part in SOURCES))
+entry_point = _compile_entry_point(sum(zlib.crc32(Path(str(part.__file__)).read_bytes()) for part in SOURCES))

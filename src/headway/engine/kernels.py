@@ -1,7 +1,7 @@
-"""What a step of a model is made of, compiled: matrix times tokens, norm, activation, rotation.
+"""Compiled kernels: matrix products, norms, activations, rotary embedding.
 
-All of it works on addresses, so that a model's own memory is used where it lies. A thread does the part of the outputs
-it is given; nothing here waits for another.
+They take addresses, so they work on the model's own memory. A thread computes the range of outputs it is given; no
+kernel synchronises threads.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 
 from headway.engine import tiles
-from headway.engine.llvm import WIDE
-from headway.engine.scalars import FAST, HALF, ONE, bytes_at, exp, float_of_bits, floats, njit, round_to_shorts, shorts
+from headway.engine.llvm import LANES
+from headway.engine.scalars import FAST, HALF, ONE, bits_to_float, exp, floats, int8s, int16s, njit, round_to_int16
 from headway.engine.tiles import STEP
 
-FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # how a matrix is stored
-BLOCK = 128 * 1024  # bytes of weights that many tokens share before the next are read
-ROWS = 12  # a block has a multiple of them: tiles take one to four
+FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # weight formats
+BLOCK_BYTES = 128 * 1024  # weights that stay in L2 cache while all tokens are multiplied with them
+BLOCK_ROWS = 12  # the rows of a block are a multiple: tiles have one to four rows
 NO_NORM, LAYER_NORM, RMS_NORM = 0, 1, 2
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh")
 NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU, TANH = range(len(ACTIVATIONS))
-SHORT = 32767
+INT16_MAX = 32767
 
 fast = njit(fastmath=FAST, error_model="numpy", boundscheck=False)
 
 
-# ---------------------------------------------------------------------------------------- matrix times tokens
+# ---------------------------------------------------------------------------------------- matrix products
 
 
 @fast
-def _rest_float32(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
+def _tail_float32(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
     left, right, total = floats(w, end), floats(x, end), np.float32(0)
     for i in range(begin, end):
         total += left[i] * right[i]
@@ -38,126 +38,129 @@ def _rest_float32(w: int, x: int, begin: int, end: int, scale: int, factor: int)
 
 
 @fast
-def _rest_bfloat16(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
-    left, right, total = shorts(w, end), floats(x, end), np.float32(0)
+def _tail_bfloat16(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
+    left, right, total = int16s(w, end), floats(x, end), np.float32(0)
     for i in range(begin, end):
-        total += float_of_bits(np.int32(left[i]) << np.int32(16)) * right[i]
+        total += bits_to_float(np.int32(left[i]) << np.int32(16)) * right[i]
     return total
 
 
 @fast
-def _rest_int8(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
-    left, right, total = bytes_at(w, end), shorts(x, end), np.int64(0)
+def _tail_int8(w: int, x: int, begin: int, end: int, scale: int, factor: int) -> Any:
+    left, right, total = int8s(w, end), int16s(x, end), np.int64(0)
     for i in range(begin, end):
         total += np.int64(left[i]) * np.int64(right[i])
     return np.float32(total) * floats(scale, 1)[0] * floats(factor, 1)[0]
 
 
-def _multiply(family: Any, rest: Any, *, w_size: int, x_size: int, step: int) -> Any:
-    """y[token, row] for the rows from `begin` to `end`; `y_row` bytes lie between the tokens of y. For int8, x holds
-    the tokens rounded to 16 bits, and `factors` what gives them their size back. A block of rows comes from memory for
-    the first tokens, and is near for the others."""
-    one, ones, four, few, near, ones_rows, few_rows, near_rows = family
+def _panel(tile: Any, edge: Any, *, rows: int, tokens: int) -> Any:
+    """A kernel for the rows [first, last) and the tokens [start, stop), `tokens` at a time: `rows` rows at a time with
+    `tile`, the rest one by one with `edge`."""
 
     @fast
-    def multiply(
-        w: int, scale: int, groups: int, inputs: int, begin: int, end: int, x: int, factors: int, tokens: int, y: int,
-        y_row: int
+    def panel(
+        w: int, w_stride: int, x: int, x_stride: int, steps: int, groups: int, scale: int, s_stride: int, factors: int,
+        y: int, y_stride: int, first: int, last: int, start: int, stop: int
     ) -> None:  # fmt: skip
-        w_row, x_row, s_row, steps = inputs * w_size, inputs * x_size, groups * 4, inputs // groups // step
-        whole, together = steps * groups * step, tokens // 4 * 4
-        soon = 8 if 8 <= tokens < 16 else min(4, together)  # so few wait for the memory: the next rows come meanwhile
-        block = max(ROWS, BLOCK // w_row // ROWS * ROWS)
+        tiled = first + (last - first) // rows * rows
+        for row in range(first, tiled, rows):
+            at, scales = w + row * w_stride, scale + row * s_stride
+            for t in range(start, stop, tokens):
+                here, factor, out = x + t * x_stride, factors + 4 * t, y + t * y_stride + 4 * row
+                tile(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride)
+        for row in range(tiled, last):
+            at, scales = w + row * w_stride, scale + row * s_stride
+            for t in range(start, stop, tokens):
+                here, factor, out = x + t * x_stride, factors + 4 * t, y + t * y_stride + 4 * row
+                edge(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride)
+
+    return panel
+
+
+def _matmul(tile: tiles.TileSet, tail: Any, *, w_size: int, x_size: int, step: int) -> Any:
+    """A kernel that computes y[token, row] for the rows [begin, end). For int8, x holds tokens quantised to int16, and
+    `factors` their scales. Rows are processed in blocks: a block is read from memory for the first tokens and is in
+    the cache for the others."""
+    streamed = _panel(tile.streamed, tile.single_row, rows=tile.streamed_rows, tokens=4)
+    cached = _panel(tile.cached, tile.single_row, rows=tile.cached_rows, tokens=4)
+    gemv = _panel(tile.gemv, tile.single, rows=tile.gemv_rows, tokens=1)
+
+    @fast
+    def matmul(
+        w: int, scale: int, groups: int, inputs: int, begin: int, end: int, x: int, factors: int, tokens: int, y: int,
+        y_stride: int
+    ) -> None:  # fmt: skip
+        w_stride, x_stride, s_stride, steps = inputs * w_size, inputs * x_size, groups * 4, inputs // groups // step
+        vectorised, fours = steps * groups * step, tokens // 4 * 4
+        # tokens for which a row is read from memory; 8 to 15 tokens are bound by bandwidth, so they share one read
+        now = 8 if 8 <= tokens < 16 else min(4, fours)
+        block = max(BLOCK_ROWS, BLOCK_BYTES // w_stride // BLOCK_ROWS * BLOCK_ROWS)
         for first in range(begin, end, block):
             last = min(end, first + block)
-            several = first + (last - first) // few_rows * few_rows
-            for row in range(first, several, few_rows):
-                at, scales = w + row * w_row, scale + row * s_row
-                for token in range(0, soon, 4):
-                    here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                    few(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-            for row in range(several, last):
-                at, scales = w + row * w_row, scale + row * s_row
-                for token in range(0, soon, 4):
-                    here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                    four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-            several = first + (last - first) // near_rows * near_rows
-            for token in range(soon, together, 4):
-                here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                for row in range(first, several, near_rows):
-                    at, scales = w + row * w_row, scale + row * s_row
-                    near(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-                for row in range(several, last):
-                    at, scales = w + row * w_row, scale + row * s_row
-                    four(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-            several = first + (last - first) // ones_rows * ones_rows
-            for token in range(together, tokens):
-                here, known, out = x + token * x_row, factors + 4 * token, y + token * y_row
-                for row in range(first, several, ones_rows):
-                    at, scales = w + row * w_row, scale + row * s_row
-                    ones(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-                for row in range(several, last):
-                    at, scales = w + row * w_row, scale + row * s_row
-                    one(at, w_row, here, x_row, steps, groups, scales, s_row, known, out + 4 * row, y_row)
-        if whole < inputs:
-            for token in range(tokens):
+            operands = (w, w_stride, x, x_stride, steps, groups, scale, s_stride, factors, y, y_stride)
+            streamed(*operands, first, last, 0, now)
+            for t in range(now, fours, 4):
+                cached(*operands, first, last, t, t + 4)
+            for t in range(fours, tokens):
+                gemv(*operands, first, last, t, t + 1)
+        if vectorised < inputs:
+            for t in range(tokens):
                 for row in range(begin, end):
-                    out = floats(y + token * y_row + 4 * row, 1)
-                    here, known = x + token * x_row, factors + 4 * token
-                    out[0] += rest(w + row * w_row, here, whole, inputs, scale + row * s_row, known)
+                    out, at, here = floats(y + t * y_stride + 4 * row, 1), w + row * w_stride, x + t * x_stride
+                    out[0] += tail(at, here, vectorised, inputs, scale + row * s_stride, factors + 4 * t)
 
-    return multiply
+    return matmul
 
 
-multiply_float32 = _multiply(tiles.FLOAT32, _rest_float32, w_size=4, x_size=4, step=WIDE)
-multiply_bfloat16 = _multiply(tiles.BFLOAT16, _rest_bfloat16, w_size=2, x_size=4, step=WIDE)
-multiply_int8 = _multiply(tiles.INT8, _rest_int8, w_size=1, x_size=2, step=STEP)
-multiply_int8_by_64 = _multiply(tiles.INT8_BY_64, _rest_int8, w_size=1, x_size=2, step=STEP)
+matmul_float32 = _matmul(tiles.FLOAT32, _tail_float32, w_size=4, x_size=4, step=LANES)
+matmul_bfloat16 = _matmul(tiles.BFLOAT16, _tail_bfloat16, w_size=2, x_size=4, step=LANES)
+matmul_int8 = _matmul(tiles.INT8, _tail_int8, w_size=1, x_size=2, step=STEP)
+matmul_int8_group64 = _matmul(tiles.INT8_GROUP64, _tail_int8, w_size=1, x_size=2, step=STEP)
 
 
 @fast
-def shorten(x: int, count: int, groups: int, out: int) -> Any:
-    """Rounds a token to 16 bits; returns what its products are to be multiplied with. The largest number is kept so
-    small that a group's sum fits 32 bits."""
+def quantise_token(x: int, count: int, groups: int, out: int) -> Any:
+    """Quantises a token to int16 and returns its scale. The largest value is small enough that the int32 sum of a group
+    cannot overflow."""
     values = floats(x, count)
     largest = np.float32(0)
     for i in range(count):
         largest = max(largest, abs(values[i]))
-    most = np.float32(min(SHORT, (2**31 - 1) // (127 * (count // groups // 8 + 2))))
-    factor = most / largest if largest > 0 else np.float32(0)
-    steps = count // WIDE
-    round_to_shorts(x, steps, factor, out)
-    short = shorts(out, count)
-    for i in range(steps * WIDE, count):
-        short[i] = np.int16(round(values[i] * factor))
-    return largest / most
+    limit = np.float32(min(INT16_MAX, (2**31 - 1) // (127 * (count // groups // 8 + 2))))
+    factor = limit / largest if largest > 0 else np.float32(0)
+    steps = count // LANES
+    round_to_int16(x, steps, factor, out)
+    rounded = int16s(out, count)
+    for i in range(steps * LANES, count):
+        rounded[i] = np.int16(round(values[i] * factor))
+    return largest / limit
 
 
 @fast
-def table_row(kind: int, table: int, scale: int, groups: int, width: int, row: int, factor: Any, out: int) -> None:
+def embedding_row(kind: int, table: int, scale: int, groups: int, width: int, row: int, factor: Any, out: int) -> None:
     """out = table[row] · factor"""
     target = floats(out, width)
     if kind == INT8:
-        codes, scales = bytes_at(table + row * width, width), floats(scale + 4 * row * groups, groups)
+        codes, scales = int8s(table + row * width, width), floats(scale + 4 * row * groups, groups)
         size = width // groups
         for i in range(width):
             target[i] = np.float32(codes[i]) * scales[i // size] * factor
     elif kind == BFLOAT16:
-        halves = shorts(table + 2 * row * width, width)
+        bits = int16s(table + 2 * row * width, width)
         for i in range(width):
-            target[i] = float_of_bits(np.int32(halves[i]) << np.int32(16)) * factor
+            target[i] = bits_to_float(np.int32(bits[i]) << np.int32(16)) * factor
     else:
         values = floats(table + 4 * row * width, width)
         for i in range(width):
             target[i] = values[i] * factor
 
 
-# ---------------------------------------------------------------------------------------- between the matrices
+# ---------------------------------------------------------------------------------------- elementwise and norms
 
 
 @fast
 def normalise(kind: int, x: int, width: int, weight: int, bias: int, eps: Any, factor: Any, out: int) -> None:
-    """out may be x. `factor` multiplies the result."""
+    """Layer norm or RMS norm, times `factor`. `out` may be `x`."""
     source, target = floats(x, width), floats(out, width)
     if kind == NO_NORM:
         for i in range(width):
@@ -168,10 +171,10 @@ def normalise(kind: int, x: int, width: int, weight: int, bias: int, eps: Any, f
         for i in range(width):
             mean += source[i]
         mean /= np.float32(width)
-    spread = np.float32(0)
+    variance = np.float32(0)
     for i in range(width):
-        spread += (source[i] - mean) * (source[i] - mean)
-    scale = factor / np.float32(np.sqrt(spread / np.float32(width) + eps))
+        variance += (source[i] - mean) * (source[i] - mean)
+    scale = factor / np.float32(np.sqrt(variance / np.float32(width) + eps))
     if weight:
         weights = floats(weight, width)
         for i in range(width):
@@ -192,7 +195,7 @@ def _sigmoid(x: Any) -> Any:
 
 @fast
 def _erf(x: Any) -> Any:
-    """Abramowitz & Stegun 7.1.26: right to 1.5e-7."""
+    """Abramowitz & Stegun 7.1.26: absolute error below 1.5e-7."""
     t = ONE / (ONE + np.float32(0.3275911) * abs(x))
     terms = np.float32(1.061405429) * t + np.float32(-1.453152027)
     terms = (terms * t + np.float32(1.421413741)) * t + np.float32(-0.284496736)
@@ -236,7 +239,7 @@ def copy(x: int, count: int, out: int) -> None:
 
 
 @fast
-def add(x: int, y: int, count: int) -> None:
+def add_inplace(x: int, y: int, count: int) -> None:
     """x += y"""
     target, source = floats(x, count), floats(y, count)
     for i in range(count):
@@ -244,15 +247,15 @@ def add(x: int, y: int, count: int) -> None:
 
 
 @fast
-def total(x: int, y: int, count: int, out: int) -> None:
-    """out = x + y; out may be one of them"""
+def add(x: int, y: int, count: int, out: int) -> None:
+    """out = x + y; `out` may be `x` or `y`"""
     first, second, target = floats(x, count), floats(y, count), floats(out, count)
     for i in range(count):
         target[i] = first[i] + second[i]
 
 
 @fast
-def times(x: int, y: int, count: int) -> None:
+def multiply_inplace(x: int, y: int, count: int) -> None:
     """x *= y"""
     target, source = floats(x, count), floats(y, count)
     for i in range(count):
@@ -261,7 +264,7 @@ def times(x: int, y: int, count: int) -> None:
 
 @fast
 def rotate(x: int, half: int, cos: int, sin: int) -> None:
-    """The pair (x[i], x[i + half]) is turned by its angle."""
+    """Rotary embedding in place: rotates each pair (x[i], x[i + half])."""
     values, c, s = floats(x, 2 * half), floats(cos, half), floats(sin, half)
     for i in range(half):
         a, b = values[i], values[half + i]

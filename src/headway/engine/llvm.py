@@ -1,5 +1,4 @@
-"""A vocabulary for writing LLVM's language by hand, through Numba: loads and stores by address, loops,
-sums of vectors."""
+"""Helpers for writing LLVM IR through Numba: loads and stores by address, loops, vector reductions."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from llvmlite import ir
 from numba import extending
 from numba.core import cgutils
 
-intrinsic: Any = extending.intrinsic  # what it makes is called with other arguments than it is written with
+intrinsic: Any = extending.intrinsic  # the result has another signature than the decorated function
 I8, I16, I32, I64, F32 = (*(ir.IntType(bits) for bits in (8, 16, 32, 64)), ir.FloatType())
-WIDE = 8  # numbers in a vector of float32
-AHEAD = 2048  # bytes between what is read and what is asked of the memory
-LINE = 64  # bytes that come together
+LANES = 8  # float32 lanes of a 256-bit vector
+PREFETCH_BYTES = 2048  # distance of the prefetch
+CACHE_LINE = 64  # bytes
 
 
-Builder: TypeAlias = Any  # llvmlite's, which are not typed
+Builder: TypeAlias = Any  # llvmlite is untyped
 Value: TypeAlias = Any
 
 
@@ -25,7 +24,7 @@ def vector(kind: Any, count: int) -> Any:
     return ir.VectorType(kind, count)
 
 
-def whole(number: int) -> Value:
+def const_i64(number: int) -> Value:
     return ir.Constant(I64, number)
 
 
@@ -37,30 +36,30 @@ def store(builder: Builder, value: Value, address: Value) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=1)
 
 
-def called(builder: Builder, name: str, out: Any, args: Sequence[Value], **options: Any) -> Value:
-    """One of LLVM's own functions."""
+def call_intrinsic(builder: Builder, name: str, out: Any, args: Sequence[Value], **options: Any) -> Value:
+    """Calls an LLVM intrinsic."""
     kind = ir.FunctionType(out, [arg.type for arg in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args, **options)
 
 
-def repeat(
-    builder: Builder, count: Value, carried: Sequence[Value], body: Callable[[Value, Sequence[Value]], Sequence[Value]]
+def loop(
+    builder: Builder, count: Value, initial: Sequence[Value], body: Callable[[Value, Sequence[Value]], Sequence[Value]]
 ) -> list[Value]:
-    """`count` turns of body(turn, values) → values; the last values."""
+    """A loop of `count` iterations of body(index, values) → values; returns the final values."""
     before = builder.block
-    inside, after = builder.append_basic_block("turn"), builder.append_basic_block("after")
-    builder.cbranch(builder.icmp_signed(">", count, whole(0)), inside, after)
+    inside, after = builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.cbranch(builder.icmp_signed(">", count, const_i64(0)), inside, after)
     builder.position_at_end(inside)
-    turn, values = builder.phi(I64), [builder.phi(value.type) for value in carried]
-    results = [builder.add(turn, whole(1)), *body(turn, values)]
+    index, values = builder.phi(I64), [builder.phi(value.type) for value in initial]
+    results = [builder.add(index, const_i64(1)), *body(index, values)]
     end = builder.block
-    for phi, first, later in zip([turn, *values], [whole(0), *carried], results, strict=True):
+    for phi, first, later in zip([index, *values], [const_i64(0), *initial], results, strict=True):
         phi.add_incoming(first, before)
         phi.add_incoming(later, end)
     builder.cbranch(builder.icmp_signed("<", results[0], count), inside, after)
     builder.position_at_end(after)
     last = []
-    for first, later in zip(carried, results[1:], strict=True):
+    for first, later in zip(initial, results[1:], strict=True):
         phi = builder.phi(first.type)
         phi.add_incoming(first, before)
         phi.add_incoming(later, end)
@@ -76,30 +75,30 @@ def prefetch(builder: Builder, address: Value) -> None:
 
 
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    return called(builder, f"llvm.fma.v{WIDE}f32", a.type, [a, b, c])
+    return call_intrinsic(builder, f"llvm.fma.v{LANES}f32", a.type, [a, b, c])
 
 
-def total(builder: Builder, value: Value) -> Value:
+def reduce_add(builder: Builder, value: Value) -> Value:
     """The sum of a vector of floats, in any order."""
     zero = ir.Constant(F32, 0.0)
-    return called(builder, f"llvm.vector.reduce.fadd.v{WIDE}f32", F32, [zero, value], fastmath=("fast",))
+    return call_intrinsic(builder, f"llvm.vector.reduce.fadd.v{LANES}f32", F32, [zero, value], fastmath=("fast",))
 
 
-def broadcast(builder: Builder, number: Value, count: int = WIDE) -> Value:
+def broadcast(builder: Builder, number: Value, count: int = LANES) -> Value:
     kind = vector(number.type, count)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(I32, 0))
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, count), [0] * count))
 
 
-def shuffled(builder: Builder, a: Value, b: Value, order: Sequence[int]) -> Value:
+def shuffle(builder: Builder, a: Value, b: Value, order: Sequence[int]) -> Value:
     return builder.shuffle_vector(a, b, ir.Constant(vector(I32, len(order)), list(order)))
 
 
-def eight_totals(builder: Builder, sums: Sequence[Value]) -> Value:
-    """The totals of eight vectors, in order: pairs are added side by side until one vector holds all."""
+def reduce_add_8(builder: Builder, sums: Sequence[Value]) -> Value:
+    """The sums of eight vectors as one vector, by pairwise horizontal additions."""
 
     def fold(a: Value, b: Value, left: Sequence[int], right: Sequence[int]) -> Value:
-        return builder.fadd(shuffled(builder, a, b, left), shuffled(builder, a, b, right), flags=("fast",))
+        return builder.fadd(shuffle(builder, a, b, left), shuffle(builder, a, b, right), flags=("fast",))
 
     a, b, c, d, e, f, g, h = sums
     even, odd = (0, 8, 2, 10, 4, 12, 6, 14), (1, 9, 3, 11, 5, 13, 7, 15)

@@ -1,6 +1,6 @@
-"""A decoder written down as the machine's orders. Its tensors are not copied: orders hold addresses.
+"""Lowers a decoder to a program for the interpreter. Tensors are not copied: instructions hold their addresses.
 
-Every shape the layers can make is either planned or refused with a reason, and what is refused runs as it did before.
+A part that the instruction set does not cover raises UnsupportedModelError, and the model keeps its plain step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headway.engine import kernels
 from headway.engine.bf16 import Bf16Linear, Bf16Table
 from headway.engine.int8 import Int8Linear, Int8Table
 from headway.engine.kernels import ACTIVATIONS
-from headway.engine.opcodes import ORDER, Does, Order, Place
+from headway.engine.opcodes import FIELDS, Buffer, Field, Op
 from headway.errors import HeadwayError
 from headway.layers.attention import Attention
 from headway.layers.block import Block, Residual
@@ -28,217 +28,231 @@ from headway.models.decoder import Decoder
 from headway.models.heads import LanguageHead
 
 
-class NotPlannedError(HeadwayError):
-    """The model has a part that the compiled step does not know."""
+class UnsupportedModelError(HeadwayError):
+    """The model has a part that cannot be compiled."""
 
 
 @dataclass
-class Plan:
-    orders: list[list[int]] = field(default_factory=list)
-    pairs: list[tuple[float, float]] = field(default_factory=list)
-    kept: list[Tensor] = field(default_factory=list)  # what is pointed at, so that it stays
-    room: dict[Place, int] = field(default_factory=dict)  # numbers a token needs at each place
-    inputs: int = 0  # of the widest matrix
+class Program:
+    instructions: list[list[int]] = field(default_factory=list)
+    constants: list[tuple[float, float]] = field(default_factory=list)  # (eps, factor) of each instruction
+    tensors: list[Tensor] = field(default_factory=list)  # keeps what instructions point at alive
+    buffer_widths: dict[Buffer, int] = field(default_factory=dict)  # floats per token
+    max_in_features: int = 0
 
-    def order(self, does: Does, *, eps: float = 0.0, factor: float = 1.0, **columns: int) -> None:
-        row = [0] * ORDER
-        row[Order.DOES], row[Order.RESIDUAL], row[Order.GROUPS] = does, -1, 1
-        for name, value in columns.items():
-            row[Order[name.upper()]] = value
-        self.orders.append(row)
-        self.pairs.append((eps, factor))
+    def emit(self, op: Op, *, eps: float = 0.0, factor: float = 1.0, **fields: int) -> None:
+        row = [0] * FIELDS
+        row[Field.OP], row[Field.RESIDUAL], row[Field.GROUPS] = op, -1, 1
+        for name, value in fields.items():
+            row[Field[name.upper()]] = value
+        self.instructions.append(row)
+        self.constants.append((eps, factor))
 
     def address(self, tensor: Tensor | None) -> int:
         if tensor is None:
             return 0
         if tensor.device.type != "cpu" or not tensor.is_contiguous():
-            raise NotPlannedError(f"a tensor of shape {list(tensor.shape)} is not laid out in order in main memory")
-        self.kept.append(tensor)
+            raise UnsupportedModelError(f"a tensor of shape {list(tensor.shape)} is not contiguous in CPU memory")
+        self.tensors.append(tensor)
         return tensor.data_ptr()
 
-    def floats(self, tensor: Tensor | None) -> int:
+    def float_address(self, tensor: Tensor | None) -> int:
         if tensor is not None and tensor.dtype != torch.float32:
-            raise NotPlannedError(f"a tensor is {tensor.dtype}, not float32")
+            raise UnsupportedModelError(f"a tensor is {tensor.dtype}, not float32")
         return self.address(tensor)
 
-    def needs(self, place: Place, numbers: int) -> None:
-        self.room[place] = max(self.room.get(place, 0), numbers)
+    def reserve(self, buffer: Buffer, width: int) -> None:
+        """Makes a buffer at least `width` floats per token."""
+        self.buffer_widths[buffer] = max(self.buffer_widths.get(buffer, 0), width)
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.array(self.orders, dtype=np.int64), np.array(self.pairs, dtype=np.float32)
+        """(instructions (n, FIELDS) int64, constants (n, 2) float32)"""
+        return np.array(self.instructions, dtype=np.int64), np.array(self.constants, dtype=np.float32)
 
 
-def plan(decoder: Decoder) -> Plan:
-    """The whole step: tokens in, logits out. Raises NotPlannedError."""
-    made, config = Plan(), decoder.config
+def lower(decoder: Decoder) -> Program:
+    """The program of a whole decoding step, from token ids to logits. Raises UnsupportedModelError."""
+    program, config = Program(), decoder.config
     block, rotary = config.stack.block, config.stack.block.attention.rotary
     if rotary is not None and rotary.scaling is not None and rotary.scaling.kind in ("dynamic", "longrope"):
-        raise NotPlannedError(f"{rotary.scaling.kind} rotary angles depend on each row's length")
+        raise UnsupportedModelError(f"{rotary.scaling.kind} rotary angles depend on each row's length")
     if decoder.embedding.segments is not None:
-        raise NotPlannedError("the decoder's tokens have segments")
+        raise UnsupportedModelError("the decoder has segment embeddings")
     if isinstance(decoder.embedding.positions, LearnedPositions):
-        made.floats(decoder.embedding.positions.table.weight)
-    stream = _embedding(made, decoder)
+        program.float_address(decoder.embedding.positions.table.weight)
+    residual = _embedding(program, decoder)
     for number, part in enumerate(decoder.stack.blocks):
         assert isinstance(part, Block)
         window = config.stack.windows[number] if config.stack.windows else None
-        stream = _attention(
-            made, part.attention, part.attention_residual, block, stream=stream, layer=number, window=window or 0
+        residual = _attention(
+            program, part.attention, part.attention_residual, block, residual=residual, layer=number, window=window or 0
         )
         if part.cross is not None:
-            stream = _attention(made, part.cross, part.cross_residual, block, stream=stream, layer=number, cross=1)
-        stream = _feedforward(made, part.feedforward, part.feedforward_residual, block, stream=stream)
-    _head(made, decoder, stream)
-    return made
+            residual = _attention(
+                program, part.cross, part.cross_residual, block, residual=residual, layer=number, cross=1
+            )
+        residual = _feedforward(program, part.feedforward, part.feedforward_residual, block, residual=residual)
+    _head(program, decoder, residual)
+    return program
 
 
-def matrix(made: Plan, module: nn.Module) -> dict[str, int]:
-    """How and where a matrix is stored."""
-    bias = made.floats(module.bias) if isinstance(module, Linear | Int8Linear | Bf16Linear) else 0
+def matrix(program: Program, module: nn.Module) -> dict[str, int]:
+    """The fields that describe a weight matrix."""
+    bias = program.float_address(module.bias) if isinstance(module, Linear | Int8Linear | Bf16Linear) else 0
     match module:
         case Int8Linear() | Int8Table():
             scale = module.weight_scale
-            stored = {"stored": kernels.INT8, "scale": made.floats(scale), "groups": scale.shape[1]}
+            stored = {"format": kernels.INT8, "scale": program.float_address(scale), "groups": scale.shape[1]}
         case Bf16Linear() | Bf16Table():
-            stored = {"stored": kernels.BFLOAT16}
+            stored = {"format": kernels.BFLOAT16}
         case Linear() | TokenTable():
-            if not module.weight.is_contiguous():  # as files of the other way round leave it
+            if not module.weight.is_contiguous():  # e.g. transposed at loading
                 module.weight.data = module.weight.data.contiguous()
-            made.floats(module.weight)
-            stored = {"stored": kernels.FLOAT32}
+            program.float_address(module.weight)
+            stored = {"format": kernels.FLOAT32}
         case _:
-            raise NotPlannedError(f"{type(module).__name__} in the place of a matrix")
+            raise UnsupportedModelError(f"{type(module).__name__} in the place of a weight matrix")
     outputs, inputs = module.weight.shape
-    made.inputs = max(made.inputs, inputs)
-    return stored | {"weight": made.address(module.weight), "bias": bias, "inputs": inputs, "outputs": outputs}
+    program.max_in_features = max(program.max_in_features, inputs)
+    weight = {"weight": program.address(module.weight), "bias": bias}
+    return stored | weight | {"in_features": inputs, "out_features": outputs}
 
 
-def _norm(made: Plan, norm: nn.Module | None, config: NormConfig | None) -> dict[str, int]:
+def _norm(program: Program, norm: nn.Module | None, config: NormConfig | None) -> dict[str, int]:
     if norm is None or config is None:
-        return {"norm": kernels.NO_NORM}
+        return {"norm_kind": kernels.NO_NORM}
     weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     kind = {nn.LayerNorm: kernels.LAYER_NORM, RMSNorm: kernels.RMS_NORM}.get(type(norm))
     if kind is None:
-        raise NotPlannedError(f"{type(norm).__name__} in the place of a norm")
-    return {"norm": kind, "norm_weight": made.floats(weight), "norm_bias": made.floats(bias)}
+        raise UnsupportedModelError(f"{type(norm).__name__} in the place of a norm")
+    addresses = {"norm_weight": program.float_address(weight), "norm_bias": program.float_address(bias)}
+    return {"norm_kind": kind, **addresses}
 
 
-def _embedding(made: Plan, decoder: Decoder) -> Place:
+def _embedding(program: Program, decoder: Decoder) -> Buffer:
     embedding, config = decoder.embedding, decoder.config.embedding
-    table = matrix(made, embedding.tokens)
-    width = table["outputs"] = table.pop("inputs")
-    made.needs(Place.STREAM, width)
-    made.needs(Place.NORMED, width)
+    table = matrix(program, embedding.tokens)
+    width = table["out_features"] = table.pop("in_features")
+    program.reserve(Buffer.RESIDUAL, width)
+    program.reserve(Buffer.NORMED, width)
     eps = config.norm.eps if config.norm else 0.0
-    norm = _norm(made, embedding.norm, config.norm)
-    made.order(Does.EMBED, eps=eps, factor=config.scale, target=Place.STREAM, wait=1, **table, **norm)
-    return Place.STREAM
+    norm = _norm(program, embedding.norm, config.norm)
+    program.emit(Op.EMBED, eps=eps, factor=config.scale, target=Buffer.RESIDUAL, barrier=1, **table, **norm)
+    return Buffer.RESIDUAL
 
 
-def _before(made: Plan, residual: Residual, block: BlockConfig, stream: Place) -> Place:
-    """What a branch reads: the stream, or its norm."""
+def _pre_norm(program: Program, residual: Residual, block: BlockConfig, stream: Buffer) -> Buffer:
+    """The input of a branch: the residual stream, or its norm. Every thread computes all of the norm."""
     if residual.post:
         return stream
-    norm = _norm(made, residual.norm, block.norm)
-    made.order(Does.NORM, eps=block.norm.eps, source=stream, target=Place.NORMED, outputs=block.width, wait=0, **norm)
-    return Place.NORMED
+    norm = _norm(program, residual.norm, block.norm)
+    where = {"source": stream, "target": Buffer.NORMED, "out_features": block.width}
+    program.emit(Op.NORM, eps=block.norm.eps, **where, **norm)
+    return Buffer.NORMED
 
 
-def _after(made: Plan, residual: Residual, block: BlockConfig) -> Place:
-    """The stream behind a branch, whose sum is in STREAM. A norm of it each thread works out for itself."""
+def _post_norm(program: Program, residual: Residual, block: BlockConfig) -> Buffer:
+    """The residual stream after a branch. Every thread computes all of the norm."""
     if not residual.post:
-        return Place.STREAM
-    norm = _norm(made, residual.norm, block.norm)
-    made.order(Does.NORM, eps=block.norm.eps, source=Place.STREAM, target=Place.NORMED, outputs=block.width, **norm)
-    return Place.NORMED
+        return Buffer.RESIDUAL
+    norm = _norm(program, residual.norm, block.norm)
+    where = {"source": Buffer.RESIDUAL, "target": Buffer.NORMED, "out_features": block.width}
+    program.emit(Op.NORM, eps=block.norm.eps, **where, **norm)
+    return Buffer.NORMED
 
 
 def _attention(
-    made: Plan,
+    program: Program,
     attention: Attention,
-    residual: Residual | None,
+    branch: Residual | None,
     block: BlockConfig,
     *,
-    stream: Place,
+    residual: Buffer,
     layer: int,
     window: int = 0,
     cross: int = 0,
-) -> Place:
-    assert residual is not None
+) -> Buffer:
+    assert branch is not None
     config, heads, kv_heads = attention.config, attention.heads, attention.kv_heads
     size = config.head_size
-    row = (heads if cross else heads + 2 * kv_heads) * size
-    made.needs(Place.PROJECTED, row)
-    made.needs(Place.MIXED, heads * size)
-    source = _before(made, residual, block, stream)
+    width = (heads if cross else heads + 2 * kv_heads) * size
+    program.reserve(Buffer.QKV, width)
+    program.reserve(Buffer.ATTENTION_OUT, heads * size)
+    source = _pre_norm(program, branch, block, residual)
     columns = {attention.query: 0} | ({} if cross else {attention.key: heads, attention.value: heads + kv_heads})
     for number, (module, column) in enumerate(columns.items(), 1):
-        where = {"source": source, "target": Place.PROJECTED, "row": row, "column": column * size}
-        made.order(Does.LINEAR, **where, **matrix(made, module), wait=int(number == len(columns)))
-    keys = _norm(made, attention.key_norm, config.qk_norm)
-    made.order(
-        Does.ATTEND,
+        where = {"source": source, "target": Buffer.QKV, "row_stride": width, "column_offset": column * size}
+        program.emit(Op.LINEAR, **where, **matrix(program, module), barrier=int(number == len(columns)))
+    key_norm = _norm(program, attention.key_norm, config.qk_norm)
+    program.emit(
+        Op.ATTEND,
         eps=config.qk_norm.eps if config.qk_norm else 0.0,
         factor=size**-0.5 if config.scale is None else config.scale,
-        source=Place.PROJECTED,
-        target=Place.MIXED,
-        row=row,
+        source=Buffer.QKV,
+        target=Buffer.ATTENTION_OUT,
+        row_stride=width,
         heads=heads,
         kv_heads=kv_heads,
-        size=size,
-        turned=int(size * config.rotary.share) // 2 if config.rotary and not cross else 0,
+        head_size=size,
+        rotary_pairs=int(size * config.rotary.share) // 2 if config.rotary and not cross else 0,
         window=window,
         layer=layer,
         cross=cross,
-        key_weight=keys.get("norm_weight", 0),
-        key_bias=keys.get("norm_bias", 0),
-        wait=1,
-        **_norm(made, attention.query_norm, config.qk_norm),
+        key_norm_weight=key_norm.get("norm_weight", 0),
+        key_norm_bias=key_norm.get("norm_bias", 0),
+        barrier=1,
+        **_norm(program, attention.query_norm, config.qk_norm),
     )
-    _linear_back(made, attention.output, block, source=Place.MIXED, stream=stream)
-    return _after(made, residual, block)
+    _linear_and_add(program, attention.output, block, source=Buffer.ATTENTION_OUT, residual=residual)
+    return _post_norm(program, branch, block)
 
 
-def _linear_back(made: Plan, module: nn.Module, block: BlockConfig, *, source: Place, stream: Place) -> None:
-    """The last matrix of a branch, added to the stream."""
-    made.needs(Place.BRANCH, block.width)
-    where = {"source": source, "target": Place.BRANCH, "row": block.width, "residual": stream}
-    made.order(Does.LINEAR, **where, **matrix(made, module), wait=1)
+def _linear_and_add(
+    program: Program, module: nn.Module, block: BlockConfig, *, source: Buffer, residual: Buffer
+) -> None:
+    """The last matrix of a branch; its output is added to the residual stream."""
+    program.reserve(Buffer.BRANCH_OUT, block.width)
+    where = {"source": source, "target": Buffer.BRANCH_OUT, "row_stride": block.width, "residual": residual}
+    program.emit(Op.LINEAR, **where, **matrix(program, module), barrier=1)
 
 
-def _feedforward(made: Plan, part: FeedForward, residual: Residual, block: BlockConfig, *, stream: Place) -> Place:
+def _feedforward(
+    program: Program, part: FeedForward, branch: Residual, block: BlockConfig, *, residual: Buffer
+) -> Buffer:
     config = block.feedforward
-    made.needs(Place.HIDDEN, config.width)
-    made.needs(Place.GATED, config.width)
-    source = _before(made, residual, block, stream)
+    program.reserve(Buffer.FFN_HIDDEN, config.width)
+    program.reserve(Buffer.FFN_UP, config.width)
+    source = _pre_norm(program, branch, block, residual)
     activation = ACTIVATIONS.index(config.activation)
     gated = part.gate is not None
-    up = {"source": source, "target": Place.GATED if gated else Place.HIDDEN, "row": config.width}
-    made.order(Does.LINEAR, **up, **matrix(made, part.up), activation=0 if gated else activation, wait=int(not gated))
+    up = {"source": source, "target": Buffer.FFN_UP if gated else Buffer.FFN_HIDDEN, "row_stride": config.width}
+    program.emit(
+        Op.LINEAR, **up, **matrix(program, part.up), activation=0 if gated else activation, barrier=int(not gated)
+    )
     if part.gate is not None:
-        up["target"] = Place.HIDDEN
-        made.order(Does.LINEAR, **up, **matrix(made, part.gate), activation=activation)
-        made.order(Does.GATE, source=Place.GATED, target=Place.HIDDEN, outputs=config.width, wait=1)
-    _linear_back(made, part.down, block, source=Place.HIDDEN, stream=stream)
-    return _after(made, residual, block)
+        up["target"] = Buffer.FFN_HIDDEN
+        program.emit(Op.LINEAR, **up, **matrix(program, part.gate), activation=activation)
+        program.emit(Op.GATE, source=Buffer.FFN_UP, target=Buffer.FFN_HIDDEN, out_features=config.width, barrier=1)
+    _linear_and_add(program, part.down, block, source=Buffer.FFN_HIDDEN, residual=residual)
+    return _post_norm(program, branch, block)
 
 
-def _head(made: Plan, decoder: Decoder, stream: Place) -> None:
+def _head(program: Program, decoder: Decoder, residual: Buffer) -> None:
     head, block = decoder.head, decoder.config.stack.block
     if not isinstance(head, LanguageHead) or head.dense is not None:
-        raise NotPlannedError(f"{type(head).__name__} in the place of a plain language head")
-    norm = _norm(made, decoder.stack.final_norm, block.norm)
-    made.order(
-        Does.NORM,
+        raise UnsupportedModelError(f"{type(head).__name__} in the place of a plain language head")
+    norm = _norm(program, decoder.stack.final_norm, block.norm)
+    program.emit(
+        Op.NORM,
         eps=block.norm.eps,
         factor=head.scale,
-        source=stream,
-        target=Place.NORMED,
-        outputs=block.width,
-        chosen=1,
+        source=residual,
+        target=Buffer.NORMED,
+        out_features=block.width,
+        logit_tokens=1,
         **norm,
     )
-    words = matrix(made, decoder.embedding.tokens if head.project is None else head.project)
-    words["bias"] = made.floats(head.bias)
-    where = {"source": Place.NORMED, "target": Place.OUT, "row": words["outputs"]}
-    made.order(Does.LINEAR, **where, **words, chosen=1)
+    vocabulary = matrix(program, decoder.embedding.tokens if head.project is None else head.project)
+    vocabulary["bias"] = program.float_address(head.bias)
+    where = {"source": Buffer.NORMED, "target": Buffer.OUTPUT, "row_stride": vocabulary["out_features"]}
+    program.emit(Op.LINEAR, **where, **vocabulary, logit_tokens=1)

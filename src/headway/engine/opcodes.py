@@ -1,104 +1,106 @@
-"""The language of the machine: what an order can be, and the columns of its tables, all of int64."""
+"""The instruction set of the interpreter: operations, and the columns of its int64 tables."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 
-class Does(IntEnum):
+class Op(IntEnum):
     EMBED = 0
     NORM = 1
     LINEAR = 2
-    GATE = 3  # multiplies what LINEAR wrote with what another wrote
+    GATE = 3  # elementwise product with the output of another LINEAR
     ATTEND = 4
 
 
-class Order(IntEnum):
-    """The columns of an order."""
+class Field(IntEnum):
+    """The columns of an instruction. Addresses are 0 where a tensor is absent."""
 
-    DOES = 0
-    SOURCE = 1  # places
-    TARGET = 2
-    WEIGHT = 3  # addresses; 0 = there is none
-    SCALE = 4
-    BIAS = 5
-    STORED = 6  # how the matrix is stored
-    INPUTS = 7
-    OUTPUTS = 8
-    GROUPS = 9
-    ROW = 10  # numbers between tokens in the target
-    COLUMN = 11  # where in a token's row it begins
-    RESIDUAL = 12  # the place of the stream so far, to which the result is added; -1 = nothing
+    OP = 0
+    SOURCE = 1  # Buffer
+    TARGET = 2  # Buffer
+    WEIGHT = 3  # address
+    SCALE = 4  # address of the int8 scales
+    BIAS = 5  # address
+    FORMAT = 6  # of the weight: kernels.FLOAT32, BFLOAT16, INT8
+    IN_FEATURES = 7
+    OUT_FEATURES = 8
+    GROUPS = 9  # int8 scales per row
+    ROW_STRIDE = 10  # floats between tokens in the target
+    COLUMN_OFFSET = 11  # first column of the target that is written
+    RESIDUAL = 12  # Buffer that is added to the result; -1 = none
     ACTIVATION = 13
-    WAIT = 14  # afterwards, for all
-    CHOSEN = 15  # only for the tokens whose logits are asked for
-    NORM = 16
+    BARRIER = 14  # wait for all threads afterwards
+    LOGIT_TOKENS = 15  # only the tokens whose logits are returned
+    NORM_KIND = 16
     NORM_WEIGHT = 17
     NORM_BIAS = 18
-    KEY_WEIGHT = 19  # of the keys' norm
-    KEY_BIAS = 20
+    KEY_NORM_WEIGHT = 19
+    KEY_NORM_BIAS = 20
     HEADS = 21
     KV_HEADS = 22
-    SIZE = 23  # of a head
-    TURNED = 24  # half of how many of its numbers are rotated
-    WINDOW = 25  # 0 = none
+    HEAD_SIZE = 23
+    ROTARY_PAIRS = 24  # half the number of rotated features of a head
+    WINDOW = 25  # sliding window; 0 = none
     LAYER = 26
-    CROSS = 27  # looks at the source
+    CROSS = 27  # cross-attention
 
 
 class Frame(IntEnum):
+    """The arguments of one step. Addresses are 0 where a tensor is absent, strides are in bytes."""
+
     BATCH = 0
-    TOKENS = 1  # of each sequence
-    PAST = 2
-    IDS = 3  # addresses, 0 = there is none
-    POSITIONS = 4
-    MASK = 5
-    MASK_ROW = 6
-    COS = 7
-    SIN = 8
-    POSITION_TABLE = 9
-    DISTANCE = 10  # (head, distance): what is added to scores
-    DISTANCE_ROW = 11
-    SOURCE_MASK = 12
-    SOURCE_MASK_ROW = 13
-    SOURCE = 14  # length of the source
-    LAST = 15  # logits of each sequence's last token only
-    MEETING = 16  # where threads wait
+    NEW_TOKENS = 1  # per row
+    PAST_LENGTH = 2
+    TOKEN_IDS = 3  # address
+    POSITIONS = 4  # address
+    PADDING_MASK = 5  # address
+    PADDING_MASK_STRIDE = 6
+    COS = 7  # address
+    SIN = 8  # address
+    POSITION_TABLE = 9  # address
+    SCORE_BIAS = 10  # address, (head, distance)
+    SCORE_BIAS_STRIDE = 11  # in floats
+    MEMORY_MASK = 12  # address
+    MEMORY_MASK_STRIDE = 13
+    MEMORY_LENGTH = 14
+    LAST_ONLY = 15  # logits of each row's last token only
+    BARRIER = 16  # address
     THREADS = 17
 
 
-class Place(IntEnum):
-    """Buffers. The first are shared; from OWN on each thread has its own."""
+class Buffer(IntEnum):
+    """Buffers for intermediate results. Those from PER_THREAD on exist once per thread; the others are shared."""
 
-    STREAM = 0
-    PROJECTED = 1
-    MIXED = 2
-    HIDDEN = 3
-    GATED = 4
-    BRANCH = 5
-    OUT = 6
-    SHORT = 7
-    FACTORS = 8
-    OWN = 9
+    RESIDUAL = 0
+    QKV = 1
+    ATTENTION_OUT = 2
+    FFN_HIDDEN = 3
+    FFN_UP = 4
+    BRANCH_OUT = 5
+    OUTPUT = 6
+    INT16_TOKENS = 7
+    TOKEN_SCALES = 8
+    PER_THREAD = 9
     NORMED = 9
-    OWN_SHORT = 10
-    OWN_FACTORS = 11
+    THREAD_INT16_TOKENS = 10
+    THREAD_TOKEN_SCALES = 11
     SCORES = 12
 
 
-class Slot(IntEnum):
-    """The columns of the cache's table, a row a layer."""
+class CacheField(IntEnum):
+    """The columns of the cache table, which has one row per layer."""
 
     KEYS = 0
     VALUES = 1
-    ROOM = 2
-    SOURCE_KEYS = 3
-    SOURCE_VALUES = 4
-    SOURCE_ROOM = 5
+    CAPACITY = 2
+    MEMORY_KEYS = 3
+    MEMORY_VALUES = 4
+    MEMORY_CAPACITY = 5
 
 
-ORDER, FRAME, PLACES, SLOTS = len(Order), len(Frame), len(Place.__members__), len(Slot)
-MEETING = 24  # int64s where threads wait: two lines of the cache, wherever they begin
-LINE = 16  # floats in a line of the cache: two threads do not write to one
-FEW = 4  # tokens that every thread rounds for itself
-JOB = 11  # int64s: how many threads have begun, then address and length of each of `run`'s five tables
+FIELDS, FRAME_SIZE, BUFFERS, CACHE_FIELDS = len(Field), len(Frame), len(Buffer.__members__), len(CacheField)
+BARRIER_SIZE = 24  # int64s of a barrier: two cache lines at any alignment
+LINE_FLOATS = 16  # floats in a cache line: threads split outputs at this multiple, to avoid false sharing
+PRIVATE_TOKENS = 4  # below this many tokens, every thread quantises all of them instead of waiting at a barrier
+JOB_SIZE = 11  # int64s: a counter that gives threads their index, then address and length of five tables

@@ -1,5 +1,4 @@
-"""The same model, made fast in place: its matrices stored as asked, its step compiled. Nothing is copied
-that the model does not let go of."""
+"""Makes a model fast in place: converts its weights and compiles its decoding step."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from typing import Literal
 
 from torch import nn
 
-from headway.engine.bf16 import halve
+from headway.engine.bf16 import convert_to_bf16
 from headway.engine.int8 import GROUP, quantise
 from headway.engine.step import FastStep
 from headway.errors import ConfigError
@@ -17,13 +16,13 @@ Stored = Literal["fp32", "bf16", "int8"]
 
 
 def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | None = None) -> nn.Module:
-    """Returns `model` itself. `weights`: how its matrices are stored from now on (None: as they are); in int8, `group`
-    inputs share a scale (None: about 64; 0: all inputs of an output). Without Numba, or where a part of it cannot be
-    compiled, the model runs as it did, from the weights asked for."""
+    """Returns `model` itself. `weights`: the new storage format of its matrices (None: unchanged); for int8, `group`
+    inputs share a scale (None: about 64; 0: one scale per output row). Without Numba, or if the model has a part that
+    cannot be compiled, it keeps its plain step, on the converted weights."""
     if weights == "int8":
         quantise(model, group=GROUP if group is None else group)
     elif weights == "bf16":
-        halve(model)
+        convert_to_bf16(model)
     elif weights == "fp32":
         model.float()
     elif weights is not None:
@@ -36,14 +35,14 @@ def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | Non
     return model
 
 
-def why_not(model: nn.Module) -> str | None:
-    """Why a prepared model's step is not compiled; None when it is, or is yet to be."""
+def unsupported_reason(model: nn.Module) -> str | None:
+    """Why the step of a prepared model is not compiled; None if it is, or if it has not run yet."""
     steps = [getattr(part, "step", None) for part in model.modules()]
     return next((step.reason for step in steps if isinstance(step, FastStep) and step.reason), None)
 
 
 def release(model: nn.Module) -> nn.Module:
-    """The plain step again."""
+    """Restores the plain step."""
     for part in model.modules():
         if isinstance(part, Decoder):
             part.__dict__.pop("step", None)

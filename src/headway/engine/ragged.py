@@ -1,7 +1,7 @@
-"""Texts of different lengths without padding: laid end to end in one row, each seeing only itself.
+"""Encodes texts of different lengths without padding: packed into one row, each attending only to itself.
 
-Every layer touches real tokens only. Texts of one length lie side by side, so that attention takes them as a batch; a
-row has enough of them to keep the matrix products busy, and no more than memory is easily had for.
+No layer computes padding. Texts are sorted by length, so that attention runs texts of the same length as one batch; a
+row has enough tokens for efficient matrix products, within a memory budget.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from headway.models.encoder import Encoder
 
-BUDGET = 4096  # tokens a row
-MASKED = 512  # where texts cannot be met one by one: scores between all of a row's tokens are worked out
+BUDGET = 4096  # tokens per row
+MASKED = 512  # with a score bias or windows: attention computes the scores between all tokens of a row
 
 
 @torch.no_grad()
@@ -25,7 +25,7 @@ def encode_ragged(
     segments: Sequence[Sequence[int]] | None = None,
     budget: int | None = None,
 ) -> Iterator[tuple[int, Tensor]]:
-    """(which text, its hidden states (length, width)), the shortest first: as `encode` would give them one by one."""
+    """Yields (index of the text, its hidden states (length, width)), shortest first; equal to `encode` on each text."""
     device, stack = next(model.parameters()).device, model.config.stack
     most = budget or (BUDGET if stack.score_bias is None and not stack.windows else MASKED)
     for group in by_length([len(row) for row in rows], budget=most):

@@ -1,5 +1,5 @@
-"""Small things that compiled code needs and Numba does not give: numbers at an address, bits as a float,
-rounding and exponentials that vectorise, and a place where threads wait for each other."""
+"""Primitives that compiled code needs and Numba lacks: arrays at an address, bit casts, rounding and exp that
+vectorise, and a thread barrier."""
 
 from __future__ import annotations
 
@@ -11,17 +11,30 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, types
 
-from headway.engine.llvm import F32, I32, I64, WIDE, broadcast, called, intrinsic, load, repeat, store, vector, whole
+from headway.engine.llvm import (
+    F32,
+    I32,
+    I64,
+    LANES,
+    broadcast,
+    call_intrinsic,
+    const_i64,
+    intrinsic,
+    load,
+    loop,
+    store,
+    vector,
+)
 
-njit: Any = numba.njit  # compiled code takes numpy's numbers where Python's are named
+njit: Any = numba.njit  # untyped: compiled functions take numpy scalars
 
-FAST = {"reassoc", "contract", "nsz", "arcp", "afn"}  # not "nnan", "ninf": what is masked scores -inf
+FAST = {"reassoc", "contract", "nsz", "arcp", "afn"}  # without "nnan", "ninf": masked scores are -inf
 
 LOG2E, LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
 ONE, HALF = np.float32(1), np.float32(0.5)
 TAYLOR = tuple(np.float32(1 / n) for n in (720, 120, 24, 6, 2, 1, 1))
-SPINS = 4000  # looks at the others before the processor is offered to them
+SPINS = 4000  # iterations before a waiting thread yields the core
 
 
 def _pointer_to(kind: Any) -> Any:
@@ -45,32 +58,32 @@ def floats(address: int, count: int) -> Any:
 
 
 @njit
-def whole_numbers(address: int, count: int) -> Any:
+def int64s(address: int, count: int) -> Any:
     return carray(_int64_pointer(address), (count,))
 
 
 @njit
-def bytes_at(address: int, count: int) -> Any:
+def int8s(address: int, count: int) -> Any:
     return carray(_int8_pointer(address), (count,))
 
 
 @njit
-def shorts(address: int, count: int) -> Any:
+def int16s(address: int, count: int) -> Any:
     return carray(_int16_pointer(address), (count,))
 
 
 @intrinsic
-def rounded(context: Any, number: Any) -> Any:
-    """To the nearest whole number, as a float32."""
+def rint(context: Any, number: Any) -> Any:
+    """The nearest integer, as a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return called(builder, "llvm.rint.f32", F32, args)
+        return call_intrinsic(builder, "llvm.rint.f32", F32, args)
 
     return types.float32(types.float32), generate
 
 
 @intrinsic
-def float_of_bits(context: Any, bits: Any) -> Any:
+def bits_to_float(context: Any, bits: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], F32)
 
@@ -79,33 +92,33 @@ def float_of_bits(context: Any, bits: Any) -> Any:
 
 @njit(fastmath=FAST)
 def exp(x: Any) -> Any:
-    """2ⁿ · eʳ with |r| ≤ ln 2 / 2, and eʳ by its first terms: right to a float32's last bits."""
+    """2ⁿ · eʳ with |r| ≤ ln 2 / 2, and eʳ by its Taylor polynomial: exact to the last bits of a float32."""
     x = min(max(x, LOWEST), HIGHEST)
-    n = rounded(x * LOG2E)
+    n = rint(x * LOG2E)
     r = x - n * LN2
     power = TAYLOR[0]
     for term in TAYLOR[1:]:
         power = power * r + term
-    return power * float_of_bits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
+    return power * bits_to_float(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
 
 
 @intrinsic
-def round_to_shorts(context: Any, source: Any, steps: Any, factor: Any, target: Any) -> Any:
-    """target[i] (int16) = source[i] · factor, rounded, for 8 · steps numbers."""
+def round_to_int16(context: Any, source: Any, steps: Any, factor: Any, target: Any) -> Any:
+    """target[i] (int16) = round(source[i] · factor), for 8 · steps values."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         source, steps, factor, target = args
-        wide = vector(F32, WIDE)
+        wide = vector(F32, LANES)
         factors = broadcast(builder, factor)
 
-        def eight(turn: Any, values: Any) -> list[Any]:
-            number = builder.fmul(load(builder, builder.add(source, builder.mul(turn, whole(32))), wide), factors)
-            near = called(builder, f"llvm.rint.v{WIDE}f32", wide, [number])
-            short = builder.trunc(builder.fptosi(near, vector(I32, WIDE)), vector(ir.IntType(16), WIDE))
-            store(builder, short, builder.add(target, builder.mul(turn, whole(16))))
+        def eight(index: Any, values: Any) -> list[Any]:
+            number = builder.fmul(load(builder, builder.add(source, builder.mul(index, const_i64(32))), wide), factors)
+            near = call_intrinsic(builder, f"llvm.rint.v{LANES}f32", wide, [number])
+            short = builder.trunc(builder.fptosi(near, vector(I32, LANES)), vector(ir.IntType(16), LANES))
+            store(builder, short, builder.add(target, builder.mul(index, const_i64(16))))
             return []
 
-        repeat(builder, steps, [], eight)
+        loop(builder, steps, [], eight)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.float32, types.int64), generate
@@ -115,17 +128,17 @@ def round_to_shorts(context: Any, source: Any, steps: Any, factor: Any, target: 
 
 
 @intrinsic
-def add_one(context: Any, address: Any) -> Any:
-    """Adds 1 to the number there as one act, and returns what it was."""
+def fetch_add(context: Any, address: Any) -> Any:
+    """Atomically adds 1 to the int64 at an address; returns the old value."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), whole(1), "seq_cst")
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), const_i64(1), "seq_cst")
 
     return types.int64(types.int64), generate
 
 
 @intrinsic
-def _look(context: Any, address: Any) -> Any:
+def _load_acquire(context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(builder.inttoptr(args[0], I64.as_pointer()), "acquire", 8, typ=I64)
 
@@ -133,7 +146,7 @@ def _look(context: Any, address: Any) -> Any:
 
 
 @intrinsic
-def _say(context: Any, address: Any, number: Any) -> Any:
+def _store_release(context: Any, address: Any, number: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[1], builder.inttoptr(args[0], I64.as_pointer()), "release", 8)
         return context.get_dummy_value()
@@ -145,28 +158,28 @@ if os.name == "posix":
     _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
     @njit
-    def give_way() -> None:
+    def yield_thread() -> None:
         _sched_yield()
 else:
 
     @njit
-    def give_way() -> None:
+    def yield_thread() -> None:
         pass
 
 
 @njit
-def wait_for_all(meeting: int, threads: int) -> None:
-    """Returns when `threads` threads have called it. At `meeting` are two numbers, 64 bytes apart: how many have come,
-    and how often all have."""
+def barrier_wait(barrier: int, threads: int) -> None:
+    """Returns when `threads` threads have called it. The barrier is two int64 on different cache lines: the number of
+    threads that have arrived, and its generation."""
     if threads == 1:
         return
-    times = _look(meeting + 64)
-    if add_one(meeting) == threads - 1:
-        _say(meeting, 0)
-        _say(meeting + 64, times + 1)
+    generation = _load_acquire(barrier + 64)
+    if fetch_add(barrier) == threads - 1:
+        _store_release(barrier, 0)
+        _store_release(barrier + 64, generation + 1)
         return
     spins = 0
-    while _look(meeting + 64) == times:
+    while _load_acquire(barrier + 64) == generation:
         spins += 1
         if spins > SPINS:
-            give_way()
+            yield_thread()

@@ -1,8 +1,7 @@
-"""A decoder's `step`, fast. It takes the method's place on the decoder it is made for, gives the same
-logits, writes to the same cache, and leaves to the method whatever it does not do itself: reading a prompt, large
-batches, gradients, a model on another device, and a step that somebody listens to.
+"""A compiled replacement for the `step` method of one decoder. It returns the same logits and writes to the same cache.
 
-Compiled code is loaded when the first step wants it, so that it delays no first token.
+It calls the plain method for prefill, large batches, gradients, another device, and whenever a forward hook is
+registered. Compiled code is loaded at the first step after prefill, so it does not delay the first token.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.engine.bf16 import Bf16Linear
-from headway.engine.compiler import announce, can_compile
-from headway.engine.huge_pages import lies_in, settle
+from headway.engine.compiler import can_compile, log_compilation
+from headway.engine.huge_pages import is_stored_in, move_to_huge_pages
 from headway.engine.int8 import Int8Linear
 from headway.layers.cache import KeyValueCache
 from headway.layers.linear import Linear
@@ -26,7 +25,7 @@ from headway.models.decoder import Decoder
 from headway.models.heads import LanguageHead
 
 if TYPE_CHECKING:
-    from headway.engine.decoding import Compiled
+    from headway.engine.decoding import CompiledStep
 
 MATRICES = (Linear, Bf16Linear, Int8Linear)
 
@@ -36,58 +35,60 @@ class FastStep:
         self.decoder = decoder
         self.reason = None if can_compile() else "numba is not installed (pip install headway[fast])"
         self._lock = threading.Lock()
-        self._compiled: Compiled | None = None
-        self._cache: weakref.ref[KeyValueCache] | None = None  # of the step before
-        self._listeners: list[dict[int, Any]] = []
+        self._compiled: CompiledStep | None = None
+        self._cache: weakref.ref[KeyValueCache] | None = None  # of the previous step
+        self._hooks: list[dict[int, Any]] = []
         self._memory: Tensor | None = None  # where the weights were moved to
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FastStep:
-        return FastStep(copy.deepcopy(self.decoder, memo))  # addresses are of one model only
+        return FastStep(copy.deepcopy(self.decoder, memo))  # a program holds addresses of one model's tensors
 
     def __call__(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
-        """Feeds new tokens, remembers them, and returns the logits after the last (batch, vocab), or after each."""
+        """Appends new tokens (batch, new) to the cache; returns the logits after the last of them (batch, vocab), or
+        after each (batch, new, vocab)."""
         with self._lock:
             if self._applies(ids, cache):
-                self._look_over(cache)
+                self._refresh(cache)
                 compiled = self._compiled
-                if compiled is not None and ids.numel() <= compiled.most and not any(self._listeners):
+                if compiled is not None and ids.numel() <= compiled.max_tokens and not any(self._hooks):
                     return compiled.step(ids, cache, mask=mask, last=last)
         return Decoder.step(self.decoder, ids, cache, mask=mask, last=last)
 
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
         return (
-            self.reason is None  # why the decoder cannot be compiled
+            self.reason is None
             and cache.length > 0
             and ids.device.type == "cpu"
             and not torch.is_grad_enabled()
             and (self.decoder.config.stack.block.cross is None or cache.cross[0].length > 0)
         )
 
-    def _look_over(self, cache: KeyValueCache) -> None:
-        """What is compiled is compared with the model when another text begins, not at every token of it."""
+    def _refresh(self, cache: KeyValueCache) -> None:
+        """Compiles, or checks that what is compiled still fits the model: once per cache, not at every token."""
         if self._cache is not None and self._cache() is cache:
             return
-        announce()
-        from headway.engine.decoding import Compiled
-        from headway.engine.lowering import NotPlannedError, plan
+        log_compilation()
+        from headway.engine.decoding import CompiledStep
+        from headway.engine.lowering import UnsupportedModelError, lower
 
         self._cache = weakref.ref(cache)
-        self._listeners = [
+        self._hooks = [
             hooks for part in self.decoder.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)
         ]
-        if self._compiled is None or self._compiled.outdated():
+        if self._compiled is None or self._compiled.is_stale():
             try:
-                plan(self.decoder)  # refuses before anything is moved
-                self._settle()
+                lower(self.decoder)  # raises before anything is moved
+                self._move_weights()
                 keep_freed_memory()
-                self._compiled = Compiled(self.decoder, plan(self.decoder))
-            except NotPlannedError as error:
+                self._compiled = CompiledStep(self.decoder, lower(self.decoder))
+            except UnsupportedModelError as error:
                 self.reason, self._compiled = str(error), None
 
-    def _settle(self) -> None:
-        """Moves the matrices that every token reads."""
-        head, read = self.decoder.head, [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
+    def _move_weights(self) -> None:
+        """Moves the matrices that every step reads into huge pages."""
+        head = self.decoder.head
+        matrices = [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
         assert isinstance(head, LanguageHead)
-        words: nn.Module = self.decoder.embedding.tokens if head.project is None else head.project
-        if not all(lies_in(part, self._memory) for part in (*read, words)):
-            self._memory = settle([*read, words])
+        vocabulary: nn.Module = self.decoder.embedding.tokens if head.project is None else head.project
+        if not all(is_stored_in(part, self._memory) for part in (*matrices, vocabulary)):
+            self._memory = move_to_huge_pages([*matrices, vocabulary])

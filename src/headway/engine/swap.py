@@ -1,7 +1,7 @@
-"""Which matrices of a model are worth storing smaller, and how one module takes another's place.
+"""Replaces the weight matrices of a model by modules with another storage format.
 
-They are the ones a written token reads in full: every projection of every block, the vocabulary's projection, and the
-token table (which a tied vocabulary reads too). Positions, norms and small heads stay as they are.
+These are the matrices that a decoding step reads in full: every projection of every block, the vocabulary projection,
+and the token table (which a tied language head reads too). Positions, norms and small heads are not replaced.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ def swap_matrices(
     linear: Callable[[Linear], nn.Module],
     table: Callable[[TokenTable], nn.Module],
 ) -> int:
-    """Puts `linear(module)` or `table(module)` in the place of each; a shared module is made once. Returns how many."""
-    made: dict[nn.Module, nn.Module] = {}
-    for owner, name, module in list(matrices(model)):
-        if module not in made:
-            made[module] = linear(module) if isinstance(module, Linear) else table(module)
-        setattr(owner, name, made[module])
-    return len(made)
+    """Replaces every matrix by `linear(module)` or `table(module)`; a shared module is converted once. Returns the
+    number of modules converted."""
+    converted: dict[nn.Module, nn.Module] = {}
+    for parent, name, module in list(matrices(model)):
+        if module not in converted:
+            converted[module] = linear(module) if isinstance(module, Linear) else table(module)
+        setattr(parent, name, converted[module])
+    return len(converted)
 
 
 def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, Linear | TokenTable]]:
-    """(owner, name in it, module) of every plain matrix; one that was taken over by somebody else (int8, a low-rank
-    adapter) is no longer plain."""
+    """(parent, attribute name, module) of every plain matrix; one that was replaced before (int8, a low-rank adapter)
+    is not plain."""
     for part in model.modules():
         if isinstance(part, Block | LanguageHead):
-            for owner in part.modules():
-                for name, child in owner.named_children():
+            for parent in part.modules():
+                for name, child in parent.named_children():
                     if type(child) is Linear:
-                        yield owner, name, child
+                        yield parent, name, child
         elif isinstance(part, Embedding) and type(part.tokens) is TokenTable:
             yield part, "tokens", part.tokens

@@ -1,13 +1,13 @@
-"""The inner loops, in the compiler's own language (LLVM, through Numba): rows of a weight matrix times
-tokens, with every vector named. Nothing here is of one processor; 256-bit vectors are split or joined where needed.
+"""Register tiles, the inner loops of the matrix products, written in LLVM IR through Numba. They use 256-bit vectors,
+which LLVM splits or joins for other targets.
 
-A tile multiplies a few rows with a few tokens, so that what is loaded serves more than once. Weights are float32,
-bfloat16, or int8 with a scale a group; int8 meets tokens that were rounded to 16 bits, whose products are exact in
-32 bits, two to an instruction. Every tile takes addresses and sizes, all int64:
+A tile multiplies a few rows of a weight matrix with a few tokens, so that count loaded vector is used unrolled times.
+Weights are float32, bfloat16, or int8 with one scale per group; for int8, tokens are quantised to int16, and pairs of
+products are accumulated exactly in int32 (one instruction per pair). Every tile takes addresses and sizes, all int64:
 
-    (weights, bytes a row, tokens, bytes a token, steps, groups, scales, bytes a row, factors, out, bytes a token)
+    (weights, row stride, tokens, token stride, steps, groups, scales, scale stride, token scales, out, out stride)
 
-and writes float32 sums, out[token, row], in int8 times the factor of the token.
+with strides in bytes, and writes float32 dot products out[token, row]; for int8, times the scale of the token.
 """
 
 from __future__ import annotations
@@ -19,86 +19,86 @@ from llvmlite import ir
 from numba import types
 
 from headway.engine.llvm import (
-    AHEAD,
+    CACHE_LINE,
     F32,
     I8,
     I16,
     I32,
-    LINE,
-    WIDE,
+    LANES,
+    PREFETCH_BYTES,
     Builder,
     Value,
     broadcast,
-    eight_totals,
+    const_i64,
     fma,
     intrinsic,
     load,
+    loop,
     prefetch,
-    repeat,
-    shuffled,
+    reduce_add,
+    reduce_add_8,
+    shuffle,
     store,
-    total,
     vector,
-    whole,
 )
 
-STEP = 16  # products in a step of int8
+STEP = 16  # products in one step of an int8 tile
 SIGNATURE = types.void(*[types.int64] * 11)
 
 
 def float32_at(builder: Builder, address: Value) -> Value:
-    return load(builder, address, vector(F32, WIDE))
+    return load(builder, address, vector(F32, LANES))
 
 
 def bfloat16_at(builder: Builder, address: Value) -> Value:
-    """The upper half of a float32."""
-    upper = builder.zext(load(builder, address, vector(I16, WIDE)), vector(I32, WIDE))
-    shift = ir.Constant(vector(I32, WIDE), [16] * WIDE)
-    return builder.bitcast(builder.shl(upper, shift), vector(F32, WIDE))
+    """A bfloat16 is the upper half of a float32."""
+    upper = builder.zext(load(builder, address, vector(I16, LANES)), vector(I32, LANES))
+    shift = ir.Constant(vector(I32, LANES), [16] * LANES)
+    return builder.bitcast(builder.shl(upper, shift), vector(F32, LANES))
 
 
 def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int, tokens: int, unroll: int) -> Any:
-    """Steps are of 8 numbers; groups and scales are not looked at."""
+    """A step is 8 products; groups and scales are ignored."""
 
     @intrinsic
     def tile(
-        context: Any, w: Any, w_row: Any, x: Any, x_row: Any, steps: Any, groups: Any, scale: Any, s_row: Any,
-        factors: Any, out: Any, out_row: Any
+        context: Any, w: Any, w_stride: Any, x: Any, x_stride: Any, steps: Any, groups: Any, scale: Any, s_stride: Any,
+        token_scales: Any, out: Any, out_stride: Any
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-            w, w_row, x, x_row, steps, _, _, _, _, out, out_row = args
-            weights = [builder.add(w, builder.mul(w_row, whole(row))) for row in range(rows)]
-            words = [builder.add(x, builder.mul(x_row, whole(token))) for token in range(tokens)]
+            w, w_stride, x, x_stride, steps, _, _, _, _, out, out_stride = args
+            weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
+            inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
 
             def product(at: Value, sums: Sequence[Value]) -> list[Value]:
-                here = builder.mul(at, whole(WIDE * size))
+                here = builder.mul(at, const_i64(LANES * size))
                 left = [read(builder, builder.add(weight, here)) for weight in weights]
-                here = builder.mul(at, whole(WIDE * 4))
-                right = [float32_at(builder, builder.add(word, here)) for word in words]
+                here = builder.mul(at, const_i64(LANES * 4))
+                right = [float32_at(builder, builder.add(token, here)) for token in inputs]
                 pairs = [(a, b) for b in right for a in left]
                 return [fma(builder, a, b, s) for (a, b), s in zip(pairs, sums, strict=True)]
 
-            def several(turn: Value, sums: Sequence[Value]) -> list[Value]:
-                first = builder.mul(turn, whole(unroll))
-                fetch_lines(builder, weights, first, WIDE * size, unroll, far)
-                sets = [sums[i : i + every] for i in range(0, len(sums), every)]
+            def unrolled(iteration: Value, sums: Sequence[Value]) -> list[Value]:
+                first = builder.mul(iteration, const_i64(unroll))
+                prefetch_lines(builder, weights, first, LANES * size, unroll, distance)
+                sets = [sums[i : i + count] for i in range(0, len(sums), count)]
                 for i in range(unroll):
-                    sets[i % len(sets)] = product(builder.add(first, whole(i)), sets[i % len(sets)])
-                return [value for some in sets for value in some]
+                    sets[i % len(sets)] = product(builder.add(first, const_i64(i)), sets[i % len(sets)])
+                return [value for selected in sets for value in selected]
 
-            far = whole(AHEAD) if rows == 1 else builder.mul(w_row, whole(rows))
-            every = rows * tokens
-            alone = min(unroll, max(1, WIDE // every))  # sums of the same that do not wait for each other
-            zeros = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (every * alone)
-            turns = builder.sdiv(steps, whole(unroll))
-            sums = repeat(builder, turns, zeros, several)
-            folded = sums[:every]
-            for i in range(every, len(sums), every):
-                folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, sums[i : i + every], strict=True)]
-            done = builder.mul(turns, whole(unroll))
+            distance = const_i64(PREFETCH_BYTES) if rows == 1 else builder.mul(w_stride, const_i64(rows))
+            count = rows * tokens
+            chains = min(unroll, max(1, LANES // count))  # accumulators per sum, to hide the latency of fma
+            zeros = [ir.Constant(vector(F32, LANES), [0.0] * LANES)] * (count * chains)
+            iterations = builder.sdiv(steps, const_i64(unroll))
+            sums = loop(builder, iterations, zeros, unrolled)
+            folded = sums[:count]
+            for i in range(count, len(sums), count):
+                folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, sums[i : i + count], strict=True)]
+            done = builder.mul(iterations, const_i64(unroll))
             rest = builder.sub(steps, done)
-            folded = repeat(builder, rest, folded, lambda turn, sums: product(builder.add(done, turn), sums))
-            write(builder, folded, rows, out, out_row)
+            folded = loop(builder, rest, folded, lambda iteration, sums: product(builder.add(done, iteration), sums))
+            write(builder, folded, rows, out, out_stride)
             return context.get_dummy_value()
 
         return SIGNATURE, generate
@@ -106,73 +106,78 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
     return tile
 
 
-def int8_tile(*, rows: int, tokens: int, unroll: int, known: int = 0) -> Any:
-    """Steps are of 16 numbers, and counted within a group. Where a group has few, and it is `known` how many, they are
-    taken without a loop, and one row after the other: so the registers hold all sums."""
+def int8_tile(*, rows: int, tokens: int, unroll: int, group_steps: int = 0) -> Any:
+    """A step is 16 products; `steps` counts those of one group. With `group_steps`, the number is constant: the
+    group is unrolled, and rows are processed one after the other so that all accumulators fit in registers."""
 
     @intrinsic
     def tile(
-        context: Any, w: Any, w_row: Any, x: Any, x_row: Any, steps: Any, groups: Any, scale: Any, s_row: Any,
-        factors: Any, out: Any, out_row: Any
+        context: Any, w: Any, w_stride: Any, x: Any, x_stride: Any, steps: Any, groups: Any, scale: Any, s_stride: Any,
+        token_scales: Any, out: Any, out_stride: Any
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-            w, w_row, x, x_row, steps, groups, scale, s_row, factors, out, out_row = args
-            weights = [builder.add(w, builder.mul(w_row, whole(row))) for row in range(rows)]
-            words = [builder.add(x, builder.mul(x_row, whole(token))) for token in range(tokens)]
-            scales = [builder.add(scale, builder.mul(s_row, whole(row))) for row in range(rows)]
-            nought, zero = ir.Constant(vector(I32, WIDE), [0] * WIDE), ir.Constant(vector(F32, WIDE), [0.0] * WIDE)
+            w, w_stride, x, x_stride, steps, groups, scale, s_stride, token_scales, out, out_stride = args
+            weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
+            inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
+            scales = [builder.add(scale, builder.mul(s_stride, const_i64(row))) for row in range(rows)]
+            zero_i32 = ir.Constant(vector(I32, LANES), [0] * LANES)
+            zero = ir.Constant(vector(F32, LANES), [0.0] * LANES)
 
-            def product(at: Value, some: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
-                here, there = builder.mul(at, whole(STEP)), builder.mul(at, whole(2 * STEP))
+            def product(at: Value, selected: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+                here, there = builder.mul(at, const_i64(STEP)), builder.mul(at, const_i64(2 * STEP))
                 left = [
                     builder.sext(load(builder, builder.add(weight, here), vector(I8, STEP)), vector(I16, STEP))
-                    for weight in some
+                    for weight in selected
                 ]
-                right = [load(builder, builder.add(word, there), vector(I16, STEP)) for word in words]
+                right = [load(builder, builder.add(token, there), vector(I16, STEP)) for token in inputs]
                 pairs = [(a, b) for b in right for a in left]
                 return [builder.add(s, pair_products(builder, a, b)) for (a, b), s in zip(pairs, sums, strict=True)]
 
-            def several(first: Value, some: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
+            def unrolled(first: Value, selected: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
                 if unroll > 1:
-                    fetch_lines(builder, some, first, STEP, count, whole(AHEAD))
+                    prefetch_lines(builder, selected, first, STEP, count, const_i64(PREFETCH_BYTES))
                 for i in range(count):
-                    sums = product(builder.add(first, whole(i)), some, sums)
+                    sums = product(builder.add(first, const_i64(i)), selected, sums)
                 return sums
 
-            def counted(begin: Value, some: Sequence[Value], sums: Sequence[Value]) -> Sequence[Value]:
-                """The sums of a group, in whole numbers."""
-                if known:
-                    return several(begin, some, sums, known)
+            def group_sums(begin: Value, selected: Sequence[Value], sums: Sequence[Value]) -> Sequence[Value]:
+                """The int32 sums of one group."""
+                if group_steps:
+                    return unrolled(begin, selected, sums, group_steps)
 
-                def turned(turn: Value, sums: Sequence[Value]) -> Sequence[Value]:
-                    return several(builder.add(begin, builder.mul(turn, whole(unroll))), some, sums, unroll)
+                def body(iteration: Value, sums: Sequence[Value]) -> Sequence[Value]:
+                    return unrolled(
+                        builder.add(begin, builder.mul(iteration, const_i64(unroll))), selected, sums, unroll
+                    )
 
-                turns = builder.sdiv(steps, whole(unroll))
-                sums = repeat(builder, turns, sums, turned)
-                done = builder.mul(turns, whole(unroll))
+                iterations = builder.sdiv(steps, const_i64(unroll))
+                sums = loop(builder, iterations, sums, body)
+                done = builder.mul(iterations, const_i64(unroll))
                 at, rest = builder.add(begin, done), builder.sub(steps, done)
-                return repeat(builder, rest, sums, lambda turn, sums: product(builder.add(at, turn), some, sums))
+                return loop(
+                    builder, rest, sums, lambda iteration, sums: product(builder.add(at, iteration), selected, sums)
+                )
 
-            def summed(some: Sequence[Value], by: Sequence[Value]) -> list[Value]:
-                """The sums of these rows, over all groups: token by token and within it row by row."""
+            def row_sums(selected: Sequence[Value], by: Sequence[Value]) -> list[Value]:
+                """The float32 sums of these rows over all groups, token-major."""
 
                 def group(number: Value, sums: Sequence[Value]) -> list[Value]:
-                    begin = builder.mul(number, whole(known) if known else steps)
-                    inner = counted(begin, some, [nought] * len(sums))
-                    here = builder.mul(number, whole(4))
+                    begin = builder.mul(number, const_i64(group_steps) if group_steps else steps)
+                    inner = group_sums(begin, selected, [zero_i32] * len(sums))
+                    here = builder.mul(number, const_i64(4))
                     each = [broadcast(builder, load(builder, builder.add(s, here), F32)) for s in by] * tokens
-                    floats = [builder.sitofp(value, vector(F32, WIDE)) for value in inner]
+                    floats = [builder.sitofp(value, vector(F32, LANES)) for value in inner]
                     return [fma(builder, a, b, s) for a, b, s in zip(floats, each, sums, strict=True)]
 
-                return repeat(builder, groups, [zero] * (len(some) * tokens), group)
+                return loop(builder, groups, [zero] * (len(selected) * tokens), group)
 
-            if known:
-                by_row = [summed([weight], [s]) for weight, s in zip(weights, scales, strict=True)]
+            if group_steps:
+                by_row = [row_sums([weight], [s]) for weight, s in zip(weights, scales, strict=True)]
                 sums = [row[token] for token in range(tokens) for row in by_row]
             else:
-                sums = summed(weights, scales)
-            kept = [load(builder, builder.add(factors, whole(4 * token)), F32) for token in range(tokens)]
-            write(builder, sums, rows, out, out_row, kept)
+                sums = row_sums(weights, scales)
+            loaded = [load(builder, builder.add(token_scales, const_i64(4 * token)), F32) for token in range(tokens)]
+            write(builder, sums, rows, out, out_stride, loaded)
             return context.get_dummy_value()
 
         return SIGNATURE, generate
@@ -180,24 +185,26 @@ def int8_tile(*, rows: int, tokens: int, unroll: int, known: int = 0) -> Any:
     return tile
 
 
-def fetch_lines(builder: Builder, rows: Sequence[Value], first: Value, step: int, steps: int, far: Value) -> None:
-    """Asks for the memory that is read later: so many bytes on, or in the next rows."""
-    if step * steps >= LINE:
+def prefetch_lines(
+    builder: Builder, rows: Sequence[Value], first: Value, step: int, steps: int, distance: Value
+) -> None:
+    """Prefetches what is read later: `distance` bytes ahead, or in the next rows."""
+    if step * steps >= CACHE_LINE:
         for row in rows:
-            here = builder.add(builder.add(row, far), builder.mul(first, whole(step)))
-            for line in range(0, step * steps, LINE):
-                prefetch(builder, builder.add(here, whole(line)))
+            here = builder.add(builder.add(row, distance), builder.mul(first, const_i64(step)))
+            for line in range(0, step * steps, CACHE_LINE):
+                prefetch(builder, builder.add(here, const_i64(line)))
 
 
 def pair_products(builder: Builder, a: Value, b: Value) -> Value:
-    """a[2i] · b[2i] + a[2i + 1] · b[2i + 1], 16 numbers of 16 bits → 8 of 32."""
+    """a[2i] · b[2i] + a[2i + 1] · b[2i + 1]: 16 int16 → 8 int32 (pmaddwd)."""
     wide = vector(I32, STEP)
     products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
     even, odd = (
         builder.shuffle_vector(
             products,
             ir.Constant(wide, ir.Undefined),
-            ir.Constant(vector(I32, WIDE), list(range(start, STEP, 2))),
+            ir.Constant(vector(I32, LANES), list(range(start, STEP, 2))),
         )
         for start in (0, 1)
     )
@@ -205,58 +212,66 @@ def pair_products(builder: Builder, a: Value, b: Value) -> Value:
 
 
 def write(
-    builder: Builder, sums: Sequence[Value], rows: int, out: Value, out_row: Value, factors: Sequence[Value] = ()
+    builder: Builder,
+    sums: Sequence[Value],
+    rows: int,
+    out: Value,
+    out_stride: Value,
+    token_scales: Sequence[Value] = (),
 ) -> None:
-    """A vector a sum, token by token and within it row by row."""
+    """Reduces one vector per sum, token-major, and stores the results."""
     tokens = len(sums) // rows
-    places = [builder.add(out, builder.mul(out_row, whole(token))) for token in range(tokens)]
-    if len(sums) < WIDE:
+    addresses = [builder.add(out, builder.mul(out_stride, const_i64(token))) for token in range(tokens)]
+    if len(sums) < LANES:
         for i, value in enumerate(sums):
-            number = total(builder, value)
-            if factors:
-                number = builder.fmul(number, factors[i // rows])
-            store(builder, number, builder.add(places[i // rows], whole(4 * (i % rows))))
+            number = reduce_add(builder, value)
+            if token_scales:
+                number = builder.fmul(number, token_scales[i // rows])
+            store(builder, number, builder.add(addresses[i // rows], const_i64(4 * (i % rows))))
         return
-    spare = [ir.Constant(vector(F32, WIDE), [0.0] * WIDE)] * (2 * WIDE - len(sums))
-    first, second = eight_totals(builder, sums[:WIDE]), eight_totals(builder, [*sums[WIDE:], *spare])
-    for token, place in enumerate(places):
-        some = shuffled(builder, first, second, range(token * rows, (token + 1) * rows))
-        if factors:
-            some = builder.fmul(some, broadcast(builder, factors[token], rows))
-        store(builder, some, place)
+    zeros = [ir.Constant(vector(F32, LANES), [0.0] * LANES)] * (2 * LANES - len(sums))
+    first, second = reduce_add_8(builder, sums[:LANES]), reduce_add_8(builder, [*sums[LANES:], *zeros])
+    for token, address in enumerate(addresses):
+        selected = shuffle(builder, first, second, range(token * rows, (token + 1) * rows))
+        if token_scales:
+            selected = builder.fmul(selected, broadcast(builder, token_scales[token], rows))
+        store(builder, selected, address)
 
 
-class Family(NamedTuple):
-    """The tiles for weights of one kind, (rows, tokens), and how many rows these take."""
+class TileSet(NamedTuple):
+    """The tiles of one weight format, as (rows, tokens)."""
 
-    one: Any  # (1, 1)
-    ones: Any  # (ones_rows, 1)
-    four: Any  # (1, 4)
-    few: Any  # (few_rows, 4), for rows that come from memory: the next ones are asked for meanwhile
-    near: Any  # (near_rows, 4), for rows that others have met already
-    ones_rows: int
-    few_rows: int
-    near_rows: int
+    single: Any  # (1, 1)
+    gemv: Any  # (gemv_rows, 1)
+    single_row: Any  # (1, 4)
+    streamed: Any  # (streamed_rows, 4), for rows read from memory; prefetches the next rows
+    cached: Any  # (cached_rows, 4), for rows that are in the cache
+    gemv_rows: int
+    streamed_rows: int
+    cached_rows: int
 
 
-def tiles(make: Callable[..., Any], *, step: int, ones: int, few: int, near: int, **options: Any) -> Family:
-    """As many rows at a time as were measured to be fastest. float32: four for one token, without asking ahead; floats:
-    three for four tokens, whose sums fill the registers; int8: row by row from memory, and two at a time when near."""
-    one = make(rows=1, tokens=1, unroll=4, **options)
-    return Family(
-        one,
-        one if ones == 1 else make(rows=ones, tokens=1, unroll=1, **options),
-        make(rows=1, tokens=4, unroll=LINE // step, **options),
-        make(rows=few, tokens=4, unroll=LINE // step, **options),
-        make(rows=near, tokens=4, unroll=1, **options),
-        ones,
-        few,
-        near,
+def tile_set(
+    make: Callable[..., Any], *, step: int, gemv_rows: int, streamed_rows: int, cached_rows: int, **options: Any
+) -> TileSet:
+    """`step`: bytes of weights that a step reads. The numbers of rows were measured to be the fastest. float32: four
+    rows for one token, without prefetch; floats: three rows for four tokens, whose accumulators fill the registers;
+    int8: one row from memory, two from the cache."""
+    single = make(rows=1, tokens=1, unroll=4, **options)
+    return TileSet(
+        single=single,
+        gemv=single if gemv_rows == 1 else make(rows=gemv_rows, tokens=1, unroll=1, **options),
+        single_row=make(rows=1, tokens=4, unroll=CACHE_LINE // step, **options),
+        streamed=make(rows=streamed_rows, tokens=4, unroll=CACHE_LINE // step, **options),
+        cached=make(rows=cached_rows, tokens=4, unroll=1, **options),
+        gemv_rows=gemv_rows,
+        streamed_rows=streamed_rows,
+        cached_rows=cached_rows,
     )
 
 
-FLOAT32 = tiles(float_tile, step=4 * WIDE, ones=4, few=3, near=3, read=float32_at, size=4)
-BFLOAT16 = tiles(float_tile, step=2 * WIDE, ones=1, few=3, near=3, read=bfloat16_at, size=2)
-INT8 = tiles(int8_tile, step=STEP, ones=1, few=1, near=2)
-INT8_BY_64 = tiles(int8_tile, step=STEP, ones=1, few=1, near=2, known=64 // STEP)  # in groups of 64
-KEYS = FLOAT32.ones  # four keys meet one query
+FLOAT32 = tile_set(float_tile, step=4 * LANES, gemv_rows=4, streamed_rows=3, cached_rows=3, read=float32_at, size=4)
+BFLOAT16 = tile_set(float_tile, step=2 * LANES, gemv_rows=1, streamed_rows=3, cached_rows=3, read=bfloat16_at, size=2)
+INT8 = tile_set(int8_tile, step=STEP, gemv_rows=1, streamed_rows=1, cached_rows=2)
+INT8_GROUP64 = tile_set(int8_tile, step=STEP, gemv_rows=1, streamed_rows=1, cached_rows=2, group_steps=64 // STEP)
+KEYS = FLOAT32.gemv  # four keys times one query

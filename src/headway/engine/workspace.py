@@ -1,4 +1,4 @@
-"""The memory in which the machine's orders hand their results on."""
+"""Memory for the intermediate results of a step."""
 
 from __future__ import annotations
 
@@ -6,41 +6,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.engine.lowering import Plan
-from headway.engine.opcodes import FEW, PLACES, Place
+from headway.engine.lowering import Program
+from headway.engine.opcodes import BUFFERS, PRIVATE_TOKENS, Buffer
 
-LINE = 64  # bytes
+CACHE_LINE = 64  # bytes
 
 
 class Workspace:
-    def __init__(self, plan: Plan, *, threads: int):
-        self.plan, self.threads = plan, threads
-        self.tokens = self.keys = 0  # that there is room for
-        self._memory: Tensor | None = None
-        self._places = np.zeros((threads, PLACES), dtype=np.int64)
+    """The buffers of a program; they grow with the number of tokens and keys."""
 
-    def places(self, tokens: int, *, keys: int) -> np.ndarray:
-        """The address of every place for every thread, (thread, place)."""
+    def __init__(self, program: Program, *, threads: int):
+        self.program, self.threads = program, threads
+        self.tokens = self.keys = 0  # capacity
+        self._memory: Tensor | None = None
+        self._addresses = np.zeros((threads, BUFFERS), dtype=np.int64)
+
+    def addresses(self, tokens: int, *, keys: int) -> np.ndarray:
+        """The address of every buffer for every thread, (threads, buffers)."""
         if tokens > self.tokens or keys > self.keys:
             self.tokens, self.keys = max(tokens, self.tokens), max(2 * keys, self.keys)
-            self._lay_out()
-        return self._places
+            self._allocate()
+        return self._addresses
 
-    def _lay_out(self) -> None:
-        each = {place: 4 * numbers * self.tokens for place, numbers in self.plan.room.items()}
-        each |= {
-            Place.SHORT: 2 * self.plan.inputs * self.tokens,
-            Place.FACTORS: 4 * self.tokens,
-            Place.OWN_SHORT: 2 * self.plan.inputs * FEW,
-            Place.OWN_FACTORS: 4 * FEW,
-            Place.SCORES: 4 * self.keys,
+    def _allocate(self) -> None:
+        needed = {buffer: 4 * width * self.tokens for buffer, width in self.program.buffer_widths.items()}
+        needed |= {
+            Buffer.INT16_TOKENS: 2 * self.program.max_in_features * self.tokens,
+            Buffer.TOKEN_SCALES: 4 * self.tokens,
+            Buffer.THREAD_INT16_TOKENS: 2 * self.program.max_in_features * PRIVATE_TOKENS,
+            Buffer.THREAD_TOKEN_SCALES: 4 * PRIVATE_TOKENS,
+            Buffer.SCORES: 4 * self.keys,
         }
-        sizes = {place: (size + 2 * LINE - 1) // LINE * LINE for place, size in each.items()}  # and a line between
-        total = sum(size * (self.threads if place >= Place.OWN else 1) for place, size in sizes.items())
-        self._memory = torch.empty(total + LINE, dtype=torch.uint8)
-        at = (self._memory.data_ptr() + LINE - 1) // LINE * LINE
-        for place, size in sizes.items():
+        # rounded up to cache lines, with one line between buffers
+        sizes = {buffer: (size + 2 * CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE for buffer, size in needed.items()}
+        total = sum(size * (self.threads if buffer >= Buffer.PER_THREAD else 1) for buffer, size in sizes.items())
+        self._memory = torch.empty(total + CACHE_LINE, dtype=torch.uint8)
+        at = (self._memory.data_ptr() + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
+        for buffer, size in sizes.items():
             for thread in range(self.threads):
-                self._places[thread, place] = at
-                at += size if place >= Place.OWN else 0
-            at += 0 if place >= Place.OWN else size
+                self._addresses[thread, buffer] = at
+                at += size if buffer >= Buffer.PER_THREAD else 0
+            at += 0 if buffer >= Buffer.PER_THREAD else size

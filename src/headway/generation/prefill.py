@@ -22,10 +22,10 @@ SHARED = 16  # tokens that all prompts begin with: worth reading once
 class Prefixes(Protocol):
     """Remembers what past requests began with."""
 
-    def recall(self, model: Any, ids: Sequence[int], cache: object) -> int:
+    def restore(self, model: Any, ids: Sequence[int], cache: object) -> int:
         """Fills an empty cache with what is known of the beginning of `ids`; how many of them."""
 
-    def keep(self, model: Any, ids: Sequence[int], cache: object) -> None: ...
+    def store(self, model: Any, ids: Sequence[int], cache: object) -> None: ...
 
 
 class Batch:
@@ -127,7 +127,7 @@ def start(
         cache = model.start(read, mask=read_mask, capacity=capacity)
     alone, known = len(prompts) == 1 and window is None, 0
     if prefixes is not None and alone:
-        known = prefixes.recall(model, begun[0], cache)
+        known = prefixes.restore(model, begun[0], cache)
     elif sources is None and window is None and counts_positions(model, cache):
         known = read_shared(model, begun, cache, device=device)
     guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)

@@ -60,5 +60,5 @@ def generate(
         else:
             found = sample(batch, settings, readers=readers, on_token=on_token)
     if prefixes is not None and len(prompts) == 1 and batch.window is None:
-        prefixes.keep(model, batch.ids[0].tolist(), batch.cache)
+        prefixes.store(model, batch.ids[0].tolist(), batch.cache)
     return found

@@ -1,4 +1,4 @@
-"""`convert`: a model folder with its weights in another type, and the certificate of what that changed."""
+"""`convert`: writes a model folder with its weights in another format, and a report of what that changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_json
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import lines
-from headway.engine.conversion_report import Certificate, Tally
-from headway.engine.weights import Int8, float_type, weight_bytes, weights_asked
+from headway.engine.conversion_report import Comparison, ConversionReport
+from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import ConfigError, InputError
 from headway.generation import GenerationSettings, generate
 from headway.models.config import DecoderConfig, EncoderDecoderConfig, LanguageHeadConfig, PoolerConfig, RecurrentConfig
 
-CERTIFICATE = "certificate.json"
+REPORT = "certificate.json"
 ALONG = ("generation_config.json", "chat_template.jinja")  # what a folder may hold beside what a bundle saves
 WINDOW = 256  # tokens read together
 TOKENS = 2048  # of the built-in text
@@ -38,14 +38,14 @@ class Probe:
 
 def convert(
     model: str | Path, out: str | Path, *, to: str, group: int | None = None, text: str | Path | None = None
-) -> Certificate:
-    """Writes the model folder `out` with weights of the type `to`, and its certificate beside them."""
+) -> ConversionReport:
+    """Writes the model folder `out` with weights in the format `to`, and the report as certificate.json."""
     folder, out = resolve(model), new_folder(out)
     before, after = load(folder), _loaded(folder, to, group)
-    certificate = certify(before, after, text=text)
+    report = compare(before, after, text=text)
     save_along(after, folder, out)
-    save_json(out / CERTIFICATE, certificate.to_dict())
-    return certificate
+    save_json(out / REPORT, report.to_dict())
+    return report
 
 
 def new_folder(out: str | Path) -> Path:
@@ -64,13 +64,13 @@ def save_along(bundle: Bundle, folder: Path, out: Path) -> None:
 
 def _loaded(folder: Path, to: str, group: int | None) -> Bundle:
     """Floats are made all of one type, as every library keeps them."""
-    asked = weights_asked(to, group=group)
+    asked = requested_weights(to, group=group)
     assert asked is not None
     return load(folder, weights=to, group=group) if isinstance(asked, Int8) else load(folder, dtype=float_type(asked))
 
 
 @torch.no_grad()
-def certify(before: Bundle, after: Bundle, *, text: str | Path | None = None) -> Certificate:
+def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) -> ConversionReport:
     """The same text read by both: a file's, or the built-in manual's."""
     texts, source = paragraphs(text)
     if isinstance(before.config, EncoderDecoderConfig | RecurrentConfig):
@@ -79,17 +79,17 @@ def certify(before: Bundle, after: Bundle, *, text: str | Path | None = None) ->
         probes = _readings(before, texts, given=text is not None)
     else:
         probes, source = _pictures(before), f"{IMAGES} images of noise"
-    tally, tokens = Tally(), 0
+    comparison, tokens = Comparison(), 0
     for probe in probes:
         tokens += next(iter(probe.inputs.values())).numel()
         sides = [_output(bundle, probe.inputs) for bundle in (before, after)]
         if _chooses(before):
-            tally.logits(*sides, targets=probe.targets)
+            comparison.add_logits(*sides, targets=probe.targets)
         else:
-            tally.vectors(*sides)
-    if not tally.places:
+            comparison.add_vectors(*sides)
+    if not comparison.compared:
         raise InputError(f"{text}: too short to measure anything on; give a longer text")
-    return tally.certificate(
+    return comparison.report(
         before=before.weights,
         after=after.weights,
         bytes_before=weight_bytes(before.model),

@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.bundle import load
 from headway.checkpoints import resolve, sha256
-from headway.engine.weights import weight_bytes, weights_in, weights_of
+from headway.engine.weights import weight_bytes, weight_tensors, weights_of
 from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, StackConfig
 
 
@@ -18,7 +18,7 @@ def about(name: str | Path) -> dict[str, Any]:
     folder = resolve(name)
     bundle = load(folder)
     model, config = bundle.model, bundle.config
-    total = sum(p.numel() for p in weights_in(model))
+    total = sum(p.numel() for p in weight_tensors(model))
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in (".safetensors", ".json")]
     return {
         "family": bundle.family,
@@ -94,7 +94,7 @@ def _parts(model: nn.Module) -> Iterator[tuple[str, int]]:
     sides = [("", model)] if not hasattr(model, "encoder") else [(n + ".", m) for n, m in model.named_children()]
     for prefix, side in sides:
         for name, part in side.named_children():
-            fresh = [p for p in weights_in(part) if id(p) not in seen]
+            fresh = [p for p in weight_tensors(part) if id(p) not in seen]
             seen.update(id(p) for p in fresh)
             if fresh:
                 yield prefix + name, sum(p.numel() for p in fresh)

@@ -1,4 +1,4 @@
-"""A compiled step is the plain step: the same logits, cache and tokens, whatever the model is made of."""
+"""The compiled step equals the plain step: the same logits, cache and tokens, for every kind of decoder."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.engine import prepare, release, why_not
+from headway.engine import prepare, release, unsupported_reason
 from headway.engine.step import FastStep
 from headway.families import find
 from headway.families.family import Keys
@@ -51,8 +51,8 @@ def family(name: str, architecture: str, values: dict) -> ModelConfig:
     return find(name).read(Keys(values), architecture)
 
 
-def odd() -> DecoderConfig:
-    """What no family has: ALiBi, head norms with a shift, biases, sizes that fill no vector."""
+def unusual() -> DecoderConfig:
+    """What no family has: ALiBi, query/key layer norms, sizes that are no multiple of a vector."""
     attention = AttentionConfig(3, 10, qk_norm=NormConfig("layer"), scale=0.2)
     block = BlockConfig(
         30, attention, FeedForwardConfig(37, "quick_gelu", gated=True), norm=NormConfig("layer", bias=False)
@@ -72,7 +72,7 @@ CONFIGS = {
     "qwen3": family("qwen3", "Qwen3ForCausalLM", LLAMA | {"head_dim": 16}),
     "modern": recipes.decoder(SIZE, "modern", vocab=VOCAB, context=64),
     "classic": recipes.decoder(SIZE, "classic", vocab=VOCAB, context=64),
-    "odd": odd(),
+    "unusual": unusual(),
 }
 PAIRED = {
     "t5": family("t5", "T5ForConditionalGeneration", T5),
@@ -84,8 +84,8 @@ PAIRED = {
 }
 
 
-def lively(config: ModelConfig) -> nn.Module:
-    """Weights large enough for opinions, and logits that differ from token to token."""
+def random_model(config: ModelConfig) -> nn.Module:
+    """Weights large enough for logits that differ from token to token."""
     torch.manual_seed(0)
     model = build(config).eval()
     with torch.no_grad():
@@ -94,7 +94,7 @@ def lively(config: ModelConfig) -> nn.Module:
     return model
 
 
-def written(model: nn.Module, **settings: object) -> list[list[list[int]]]:
+def generated(model: nn.Module, **settings: object) -> list[list[list[int]]]:
     prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7], [1, 8, 2, 8]]
     chosen = GenerationSettings(max_new_tokens=12, **settings)
     if hasattr(model, "new_cache"):
@@ -109,10 +109,10 @@ def decoder_of(model: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("name", [*CONFIGS, *PAIRED])
 @torch.no_grad()
-def test_tokens_and_logits_are_the_plain_step_s(name: str) -> None:
-    model = lively((CONFIGS | PAIRED)[name])
-    plain, beams = written(model), written(model, beams=3, n=2)
-    caches = [started(model) for _ in range(2)]
+def test_tokens_and_logits_equal_the_plain_step(name: str) -> None:
+    model = random_model((CONFIGS | PAIRED)[name])
+    plain, beams = generated(model), generated(model, beams=3, n=2)
+    caches = [prefilled(model) for _ in range(2)]
     tokens = [torch.randint(VOCAB, (2, width)) for width in (1, 3, 1)]
     expected = [decoder_of(model).step(ids, caches[0], last=False) for ids in tokens]
     prepare(model)
@@ -121,12 +121,12 @@ def test_tokens_and_logits_are_the_plain_step_s(name: str) -> None:
         torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
     for ours, theirs in zip(caches[1].layers, caches[0].layers, strict=True):
         torch.testing.assert_close(ours.keys, theirs.keys, atol=2e-4, rtol=1e-4)
-    assert written(model) == plain and written(model, beams=3, n=2) == beams
-    assert why_not(model) is None and decoder_of(model).step._compiled is not None, "the plain step did the work"
+    assert generated(model) == plain and generated(model, beams=3, n=2) == beams
+    assert unsupported_reason(model) is None and decoder_of(model).step._compiled is not None, "the plain step ran"
 
 
-def started(model: nn.Module):
-    """A cache behind a padded prompt."""
+def prefilled(model: nn.Module):
+    """A cache after a padded prompt."""
     ids, mask = torch.tensor([[5, 6, 7, 8], [0, 0, 9, 3]]), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]).bool()
     if hasattr(model, "new_cache"):
         cache = model.new_cache()
@@ -138,80 +138,80 @@ def started(model: nn.Module):
 
 
 @torch.no_grad()
-def test_last_only_is_the_last_of_all() -> None:
-    model = prepare(lively(CONFIGS["llama"]))
-    ids, caches = torch.randint(VOCAB, (2, 3)), [started(model) for _ in range(2)]
+def test_last_logits_equal_the_last_of_all() -> None:
+    model = prepare(random_model(CONFIGS["llama"]))
+    ids, caches = torch.randint(VOCAB, (2, 3)), [prefilled(model) for _ in range(2)]
     torch.testing.assert_close(model.step(ids, caches[0]), model.step(ids, caches[1], last=False)[:, -1])
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_nothing(threads: int) -> None:
-    model = prepare(lively(CONFIGS["qwen3"]))
-    alone = written(model)
+def test_threads_do_not_change_the_result(threads: int) -> None:
+    model = prepare(random_model(CONFIGS["qwen3"]))
+    expected = generated(model)
     torch.set_num_threads(threads)
     try:
-        assert written(model) == alone
+        assert generated(model) == expected
     finally:
         torch.set_num_threads(1)
 
 
-def test_a_listener_gets_the_plain_step() -> None:
-    model = prepare(lively(CONFIGS["llama"]))
-    heard: list[torch.Tensor] = []
+def test_a_forward_hook_gets_the_plain_step() -> None:
+    model = prepare(random_model(CONFIGS["llama"]))
+    outputs: list[torch.Tensor] = []
     tap = model.stack.blocks[0].attention.weights
-    handle = tap.register_forward_hook(lambda module, args, out: heard.append(out))
-    written(model)
+    handle = tap.register_forward_hook(lambda module, args, out: outputs.append(out))
+    generated(model)
     handle.remove()
-    count = len(heard)
-    written(model)
-    assert count == 3 + 11 and len(heard) == count  # three prompts of very different lengths, then step by step
+    count = len(outputs)
+    generated(model)
+    assert count == 3 + 11 and len(outputs) == count  # three prompts of very different lengths, then step by step
 
 
 @pytest.mark.parametrize("change", ["dynamic", "lora"])
-def test_what_cannot_be_compiled_runs_as_before(change: str) -> None:
-    model = lively(family("llama", "LlamaForCausalLM", LLAMA | (DYNAMIC if change == "dynamic" else {})))
+def test_an_unsupported_model_keeps_its_plain_step(change: str) -> None:
+    model = random_model(family("llama", "LlamaForCausalLM", LLAMA | (DYNAMIC if change == "dynamic" else {})))
     if change == "lora":
         add_lora(model, rank=2)
-    plain = written(model)
+    plain = generated(model)
     prepare(model)
-    assert written(model) == plain
-    reason = why_not(model)
+    assert generated(model) == plain
+    reason = unsupported_reason(model)
     assert reason is not None and ("dynamic" if change == "dynamic" else "LoRALinear") in reason
 
 
-def test_a_recurrent_model_is_left_alone() -> None:
-    model = lively(recipes.recurrent(SIZE, vocab=VOCAB, start_id=1))
-    plain = written(model)
-    assert written(prepare(model)) == plain
+def test_a_recurrent_model_is_unchanged() -> None:
+    model = random_model(recipes.recurrent(SIZE, vocab=VOCAB, start_id=1))
+    plain = generated(model)
+    assert generated(prepare(model)) == plain
 
 
-def test_new_weights_are_seen() -> None:
-    """In place, and in other memory: what is compiled never reads memory that the model has left."""
-    model, other = prepare(lively(CONFIGS["gpt2"])), lively(CONFIGS["gpt2"])
-    first = written(model)
+def test_new_weights_are_used() -> None:
+    """The compiled step never reads memory that the model no longer uses."""
+    model, other = prepare(random_model(CONFIGS["gpt2"])), random_model(CONFIGS["gpt2"])
+    first = generated(model)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.mul_(1.5)
-    fresh = written(other)
+    fresh = generated(other)
     assert fresh != first
     model.load_state_dict({name: tensor.clone() for name, tensor in other.state_dict().items()}, assign=True)
-    assert written(model) == fresh
+    assert generated(model) == fresh
 
 
-def test_a_copy_stands_on_its_own() -> None:
-    model = prepare(lively(CONFIGS["llama"]))
-    first = written(model)
+def test_a_deep_copy_is_independent() -> None:
+    model = prepare(random_model(CONFIGS["llama"]))
+    first = generated(model)
     twin = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert written(twin) == first and isinstance(twin.step, FastStep) and twin.step.decoder is twin
+    assert generated(twin) == first and isinstance(twin.step, FastStep) and twin.step.decoder is twin
 
 
 def test_without_numba_and_after_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = lively(CONFIGS["llama"])
-    plain = written(model)
+    model = random_model(CONFIGS["llama"])
+    plain = generated(model)
     monkeypatch.setattr("headway.engine.step.can_compile", lambda: False)
-    assert written(prepare(model)) == plain and "numba" in str(why_not(model))
+    assert generated(prepare(model)) == plain and "numba" in str(unsupported_reason(model))
     release(model)
-    assert "step" not in vars(model) and written(model) == plain
+    assert "step" not in vars(model) and generated(model) == plain

@@ -1,4 +1,4 @@
-"""Prefix reuse: the answers of a fresh reading for less work, within bounds, and nothing of one request in another."""
+"""Prefix caching: the same output with fewer tokens read, within a memory limit, and no leak between requests."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.writers import tiny_decoder, tiny_translator
 
-from headway.engine.prefix import LEAST, PrefixCache, common
+from headway.engine.prefix import MIN_PREFIX, PrefixCache, common_prefix_length
 from headway.generation import GenerationSettings, generate
 
 GREEDY = GenerationSettings(max_new_tokens=8)
@@ -18,7 +18,7 @@ MODEL = tiny_decoder(30)
 
 @pytest.fixture
 def read(monkeypatch) -> list[int]:
-    """How many tokens each step reads."""
+    """The number of new tokens of each step."""
     counts: list[int] = []
     step = MODEL.step
 
@@ -34,26 +34,26 @@ def write(prompt, prefixes=None, model=MODEL, chosen=GREEDY):
     return [h.ids for h in generate(model, [prompt], chosen, prefixes=prefixes)[0]]
 
 
-def test_a_known_beginning_is_not_read_again(read):
+def test_a_known_prefix_is_not_read_again(read):
     prefixes = PrefixCache()
     answer = write(FIRST, prefixes)
     second = [*FIRST, *answer[0], 25, 26]
     read.clear()
     found = write(second, prefixes)
-    assert read[0] == 3, "the last written token, which was not read yet, and the two new ones"
+    assert read[0] == 3, "the last generated token, which is not in the cache yet, and the two new ones"
     assert found == write(second)
     read.clear()
     assert write(second, prefixes) == found
-    assert read[0] == 1, "all but the last token, whose scores are wanted"
+    assert read[0] == 1, "all but the last token, whose logits are needed"
 
 
-def test_logits_are_those_of_a_fresh_reading():
+def test_logits_equal_those_without_the_cache():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
     ids = [*FIRST[:15], 25, 26, 27]
     fresh, reused = MODEL.new_cache(), MODEL.new_cache()
     with torch.no_grad():
-        known = prefixes.recall(MODEL, ids, reused)
+        known = prefixes.restore(MODEL, ids, reused)
         assert known == 15
         a, b = MODEL.step(torch.tensor([ids]), fresh), MODEL.step(torch.tensor([ids[known:]]), reused)
     torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
@@ -72,8 +72,8 @@ def test_logits_are_those_of_a_fresh_reading():
         max_size=6,
     )
 )
-def test_no_request_hears_of_another(requests):
-    """Any requests in any order, sharing any part of their beginnings: each is answered as if it were the only one."""
+def test_requests_do_not_affect_each_other(requests):
+    """Any requests in any order, sharing any part of their beginnings: each has the output it has without the cache."""
     prefixes = PrefixCache(limit=20_000)
     for shared, rest, temperature in requests:
         prompt = [*FIRST[:shared], *rest]
@@ -81,20 +81,20 @@ def test_no_request_hears_of_another(requests):
         assert write(prompt, prefixes, chosen=chosen) == write(prompt, chosen=chosen)
 
 
-def test_what_is_kept_is_not_what_is_written_to():
+def test_entries_are_copies():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
-    kept = [(k.clone(), v.clone()) for k, v in prefixes._kept[0].layers]
+    kept = [(k.clone(), v.clone()) for k, v in prefixes._entries[0].layers]
     cache = MODEL.new_cache(capacity=64)
-    prefixes.recall(MODEL, [*FIRST, 3], cache)
+    prefixes.restore(MODEL, [*FIRST, 3], cache)
     for layer in cache.layers:
         layer.keys.fill_(7.0)
         layer.values.fill_(7.0)
-    for (k, v), (old_k, old_v) in zip(prefixes._kept[0].layers, kept, strict=True):
+    for (k, v), (old_k, old_v) in zip(prefixes._entries[0].layers, kept, strict=True):
         assert torch.equal(k, old_k) and torch.equal(v, old_v)
 
 
-def test_beams_and_samples_leave_their_prompt_behind(read):
+def test_beams_and_samples_store_their_prompt(read):
     for chosen in (replace(GREEDY, beams=3, n=2), replace(GREEDY, temperature=0.7, n=3, seed=1)):
         prefixes = PrefixCache()
         first = write(FIRST, prefixes, chosen=chosen)
@@ -103,19 +103,19 @@ def test_beams_and_samples_leave_their_prompt_behind(read):
         assert read[0] == 1
 
 
-def test_changed_weights_are_other_weights():
+def test_changed_weights_invalidate_entries():
     model = tiny_decoder(30)
     prefixes = PrefixCache()
     old = write(FIRST, prefixes, model=model)
     with torch.no_grad():
         model.stack.blocks[0].attention.value.weight.mul_(-2)
-    assert prefixes.recall(model, [*FIRST, 1], model.new_cache()) == 0
+    assert prefixes.restore(model, [*FIRST, 1], model.new_cache()) == 0
     assert write(FIRST, prefixes, model=model) == write(FIRST, model=model)
-    assert write(FIRST, model=model) != old, "control: the change shows"
-    assert prefixes.recall(MODEL, [*FIRST, 1], MODEL.new_cache()) == 0, "another model's"
+    assert write(FIRST, model=model) != old, "control: the change has an effect"
+    assert prefixes.restore(MODEL, [*FIRST, 1], MODEL.new_cache()) == 0, "an entry of another model"
 
 
-def test_bounded_and_the_longest_unused_goes_first():
+def test_the_least_recently_used_entry_is_evicted_first():
     one = PrefixCache()
     write(FIRST, one)
     size = one.nbytes
@@ -123,17 +123,17 @@ def test_bounded_and_the_longest_unused_goes_first():
     starts = [[i, *FIRST[1:]] for i in (21, 22, 23)]
     write(starts[0], prefixes)
     write(starts[1], prefixes)
-    assert prefixes.recall(MODEL, [*starts[0], 5], MODEL.new_cache()) > 0  # used again, so 22 is now the oldest
+    assert prefixes.restore(MODEL, [*starts[0], 5], MODEL.new_cache()) > 0  # used again, so 22 is now the oldest
     write(starts[2], prefixes)
     assert prefixes.nbytes <= prefixes.limit and len(prefixes) == 2
-    known = [prefixes.recall(MODEL, [*start, 5], MODEL.new_cache()) > 0 for start in starts]
+    known = [prefixes.restore(MODEL, [*start, 5], MODEL.new_cache()) > 0 for start in starts]
     assert known == [True, False, True]
     tiny = PrefixCache(limit=size // 2)
     write(FIRST, tiny)
-    assert len(tiny) == 0, "what is larger than the whole is not kept"
+    assert len(tiny) == 0, "an entry larger than the limit is not stored"
 
 
-def test_a_conversation_is_kept_once():
+def test_a_conversation_is_stored_once():
     prefixes = PrefixCache()
     prompt = list(FIRST)
     for turn in range(3):
@@ -143,22 +143,22 @@ def test_a_conversation_is_kept_once():
     assert len(prefixes) == 0 and prefixes.nbytes == 0
 
 
-def test_what_is_not_worth_it_or_not_possible():
+def test_short_prefixes_batches_and_sources_are_not_stored():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
-    assert prefixes.recall(MODEL, [*FIRST[: LEAST - 1], 29], MODEL.new_cache()) == 0
-    assert prefixes.recall(MODEL, [29, *FIRST], MODEL.new_cache()) == 0
+    assert prefixes.restore(MODEL, [*FIRST[: MIN_PREFIX - 1], 29], MODEL.new_cache()) == 0
+    assert prefixes.restore(MODEL, [29, *FIRST], MODEL.new_cache()) == 0
     generate(MODEL, [FIRST, FIRST[:5]], GREEDY, prefixes=prefixes)
-    assert len(prefixes) == 1, "several requests at once are not kept"
+    assert len(prefixes) == 1, "a batch of requests is not stored"
     translator = tiny_translator()
     plain = generate(translator, [[1]], GREEDY, sources=[[3, 4, 5]])
     for source in ([3, 4, 5], [6, 7]):
         found = generate(translator, [[1]], GREEDY, sources=[source], prefixes=prefixes)
-        assert (found == plain) == (source == [3, 4, 5]), "a source is part of what is answered"
+        assert (found == plain) == (source == [3, 4, 5]), "the answer depends on the source"
     assert len(prefixes) == 1
 
 
-def test_common():
-    assert common([1, 2, 3], [1, 2, 4]) == 2
-    assert common([1, 2], [1, 2, 4]) == 2
-    assert common([], [1]) == 0
+def test_common_prefix_length():
+    assert common_prefix_length([1, 2, 3], [1, 2, 4]) == 2
+    assert common_prefix_length([1, 2], [1, 2, 4]) == 2
+    assert common_prefix_length([], [1]) == 0

@@ -25,7 +25,7 @@ import torch
 from headway.jobs import make_plan, open_data
 from headway.jobs.training import begin, make_source, task_of
 from headway.training import loop, rng
-from headway.training.intervals import SHARE
+from headway.training.intervals import SAVE_TIME_SHARE
 from headway.training.optim import build_optimizers
 from headway.training.settings import Settings, interval
 from headway.training.state import State, save_state, sha256, verify
@@ -80,10 +80,10 @@ def a_save(size: str, folder: Path, *, repeats: int) -> str:
     save = seconds(lambda: save_state(folder, 2, state, keep=2), repeats)
     hashing = seconds(lambda: [sha256(file) for file in files], repeats)
     checking = seconds(lambda: verify(path), repeats)
-    share = save / max(DEFAULT, save / SHARE)
+    share = save / max(DEFAULT, save / SAVE_TIME_SHARE)
     return (
         f"| {size} | {parameters / 1e6:.1f} M | {size_on_disk / 2**20:.0f} MiB | {save:.3f} s | {hashing:.3f} s | "
-        f"{checking:.3f} s | {share:.2%} | {save / SHARE:.1f} s |"
+        f"{checking:.3f} s | {share:.2%} | {save / SAVE_TIME_SHARE:.1f} s |"
     )
 
 
@@ -199,7 +199,7 @@ def main() -> None:
         size, steps, save_every, out = options.train
         train(size, steps=int(steps), save_every=save_every, out=Path(out))
         return
-    shortest = f"shortest interval at {SHARE:.0%}"
+    shortest = f"shortest interval at {SAVE_TIME_SHARE:.0%}"
     table("model", "parameters", "state", "save", "of it checksums", "verify", f"share at {DEFAULT:.0f} s", shortest)
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:

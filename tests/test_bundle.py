@@ -59,7 +59,7 @@ def test_a_missing_or_extra_tensor_is_named(folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no stack\.blocks\.1\.attention\.query\.weight"):
         headway.load(folder)
     save_tensors(folder, {**tensors, "surprise": torch.zeros(3)})
-    with pytest.raises(CheckpointError, match="has surprise, which nothing in the model uses"):
+    with pytest.raises(CheckpointError, match="has surprise, which the model does not use"):
         headway.load(folder)
     save_tensors(folder, {**tensors, gone: torch.zeros(3, 3)})
     with pytest.raises(CheckpointError, match="shape"):

@@ -1,5 +1,5 @@
-"""Memory that is freed stays with the process. A step frees what the next one asks for again, and glibc by
-default hands large blocks back to the system in between, which then zeroes every page anew."""
+"""Allocator settings of glibc. By default it returns large freed blocks to the system, which zeroes every page again
+when the next step allocates them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import ctypes
 import platform
 
 TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-LARGE, USUAL = 1 << 30, 128 << 10  # bytes; glibc begins with the second
+LARGE, DEFAULT = 1 << 30, 128 << 10  # bytes; the second is glibc's default
 
 
 def keep_freed_memory() -> None:
-    """Only glibc can be told; elsewhere nothing changes."""
+    """Keep freed memory in the process. Does nothing without glibc."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(TRIM, LARGE)
         libc.mallopt(MAP, LARGE)
 
 
-def give_back_freed_memory() -> None:
-    """Where memory ran out, now and from then on: what is freed may be needed by those that ask the system for it and
-    not malloc, such as oneDNN for the machine code it makes."""
+def return_freed_memory() -> None:
+    """Return freed memory to the system, now and from now on. Called after running out of memory: some allocations do
+    not use malloc, for example oneDNN's generated code."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(TRIM, USUAL)
-        libc.mallopt(MAP, USUAL)
+        libc.mallopt(TRIM, DEFAULT)
+        libc.mallopt(MAP, DEFAULT)
         libc.malloc_trim(0)

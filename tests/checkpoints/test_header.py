@@ -72,11 +72,11 @@ def test_knows_the_dtypes_torch_stores(dtype: torch.dtype, tmp_path: Path) -> No
         ({"x": entry(offsets=[8, 0])}, b"\0" * 8, "tensor 'x': data_offsets must be"),
         ({"x": entry(offsets=[-8, 0])}, b"\0" * 8, "tensor 'x': data_offsets must be"),
         ({"x": entry(offsets=[0, 8, 8])}, b"\0" * 8, "tensor 'x': data_offsets must be"),
-        ({"x": entry(offsets=[0, 4])}, b"\0" * 4, "takes 8 bytes, yet data_offsets span 4"),
+        ({"x": entry(offsets=[0, 4])}, b"\0" * 4, "takes 8 bytes, but data_offsets span 4"),
         ({"x": entry(), "y": entry()}, b"\0" * 8, "tensor 'y' overlaps"),
         ({"x": entry(), "y": entry(offsets=[4, 12])}, b"\0" * 12, "tensor 'y' overlaps"),
-        ({"x": entry(), "y": entry(offsets=[12, 20])}, b"\0" * 20, "tensor 'y' leaves a hole"),
-        ({"x": entry(offsets=[4, 12])}, b"\0" * 12, "tensor 'x' leaves a hole"),
+        ({"x": entry(), "y": entry(offsets=[12, 20])}, b"\0" * 20, "tensor 'y' leaves a gap"),
+        ({"x": entry(offsets=[4, 12])}, b"\0" * 12, "tensor 'x' leaves a gap"),
         ({"x": {"dtype": "F32", "shape": [2]}}, b"\0" * 8, "tensor 'x': must have dtype, shape and data_offsets"),
         ({"x": entry() | {"code": "import os"}}, b"\0" * 8, "and nothing else"),
         ({"x": 3}, b"", "tensor 'x': must have"),
@@ -92,9 +92,9 @@ def test_knows_the_dtypes_torch_stores(dtype: torch.dtype, tmp_path: Path) -> No
         ),
         (b"{'x': 1}", b"", "not valid JSON"),
         (b'{"\xff": 1}', b"", "not valid JSON"),
-        (b' {"x": 1}', b"", "does not begin with"),
-        (b"[]", b"", "does not begin with"),
-        (b"", b"", "does not begin with"),
+        (b' {"x": 1}', b"", "does not start with"),
+        (b"[]", b"", "does not start with"),
+        (b"", b"", "does not start with"),
         (b'{"x": ' + b"9" * 5000 + b"}", b"", "not valid JSON"),
     ],
 )
@@ -112,7 +112,7 @@ def test_the_good_header_of_these_cases_is_accepted(write_raw: Callable[..., Pat
 
 @pytest.mark.parametrize("length", [0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF, 200])
 def test_refuses_a_header_longer_than_the_file(length: int, write_raw: Callable[..., Path]) -> None:
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete safetensors file"):
         read_header(write_raw(GOOD, b"\0" * 8, length=length))
 
 
@@ -120,7 +120,7 @@ def test_refuses_a_header_longer_than_the_file(length: int, write_raw: Callable[
 def test_refuses_what_is_no_safetensors_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete safetensors file"):
         read_header(path)
 
 
@@ -185,7 +185,7 @@ def test_a_header_over_the_limit_is_not_even_read(tmp_path: Path) -> None:
     os.truncate(path, 100 * 2**20)
     tracemalloc.start()
     try:
-        with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        with pytest.raises(CheckpointError, match="not a complete safetensors file"):
             read_header(path)
         assert tracemalloc.get_traced_memory()[1] < 1e6
     finally:

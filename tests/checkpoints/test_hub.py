@@ -142,7 +142,7 @@ RESPONSE: Any = SimpleNamespace(headers={}, status_code=404, request=None)
     [
         (errors.GatedRepoError("no", response=RESPONSE), "gated"),
         (errors.RepositoryNotFoundError("no", response=RESPONSE), "not found on the hub"),
-        (errors.RevisionNotFoundError("no", response=RESPONSE), "that revision is not"),
+        (errors.RevisionNotFoundError("no", response=RESPONSE), "but not that revision"),
         (errors.LocalEntryNotFoundError("no route"), "cannot be reached.*no route"),
         (OSError(28, os.strerror(28)), "the download failed.*No space left"),
     ],

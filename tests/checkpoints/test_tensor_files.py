@@ -137,8 +137,8 @@ def test_the_links_of_the_hub_cache_are_fine(sharded: Path, tmp_path: Path) -> N
     ("weight_map", "complaint"),
     [
         ({"a": "one.safetensors", "b": "three.safetensors"}, r"shard 'three\.safetensors' is missing"),
-        ({"a": "two.safetensors", "b": "two.safetensors"}, r"tensor 'a' is said to be in two\.safetensors"),
-        ({"a": "one.safetensors", "c": "two.safetensors"}, r"tensor 'c' is said to be in two\.safetensors"),
+        ({"a": "two.safetensors", "b": "two.safetensors"}, r"tensor 'a' is listed in two\.safetensors"),
+        ({"a": "one.safetensors", "c": "two.safetensors"}, r"tensor 'c' is listed in two\.safetensors"),
         ({"a": "pytorch_model.bin"}, "is missing"),
         ({"a": 3}, "weight_map must map"),
         (["one.safetensors"], "weight_map must map"),

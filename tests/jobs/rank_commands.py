@@ -12,7 +12,7 @@ from headway.tasks.batches import ExampleSource
 from headway.training.distributed import World
 
 RANK = os.environ["RANK"]
-load, gather, loaded, done = ExampleSource.load, World.gather, [], []
+load, gather, loaded, done = ExampleSource.load, World.all_gather, [], []
 
 
 def mortal(self, indices, epoch):
@@ -28,7 +28,7 @@ def counted(self, value):
     return gather(self, value)
 
 
-ExampleSource.load, World.gather = mortal, counted  # type: ignore[method-assign]
+ExampleSource.load, World.all_gather = mortal, counted  # type: ignore[method-assign]
 for number, command in enumerate(json.loads(Path(sys.argv[1]).read_text())):
     if RANK == "0":
         print(f"== {number}", flush=True)

@@ -30,7 +30,7 @@ from headway.jobs.estimate import (
 )
 from headway.models.build import build
 from headway.models.recipes import Size, decoder
-from headway.training.activation_checkpointing import recomputed
+from headway.training.activation_checkpointing import checkpoint_blocks
 
 CASES = [
     {"width": 128, "layers": 4, "vocab": 256, "rows": 8, "length": 128},
@@ -128,7 +128,7 @@ def test_work_is_what_torch_counts(recompute):
     size = Size(width=shape.width, layers=shape.layers, heads=shape.heads)
     model = build(decoder(size, "modern", vocab=shape.vocab, context=work.context))
     ids = torch.randint(shape.vocab, (work.batch, work.context))
-    with FlopCounterMode(display=False) as counter, recomputed(model) if recompute else nullcontext():
+    with FlopCounterMode(display=False) as counter, checkpoint_blocks(model) if recompute else nullcontext():
         model.train()(ids).logits.sum().backward()
     counted = counter.get_total_flops()
     assert step_flops(shape, Layout(shard=False, recompute=recompute), work) == pytest.approx(counted, rel=0.15)

@@ -26,7 +26,7 @@ from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder
 from headway.training import fsdp, loop  # noqa: F401 – shard: once here, every rank has it
-from headway.training.distributed import join
+from headway.training.distributed import init_distributed
 from headway.training.settings import Settings
 
 TINY = {"width": 32, "layers": 1, "vocab": 64, "rows": 2, "length": 8}
@@ -86,7 +86,7 @@ def costs(folder: Path, rank: int, case: dict[str, Any]) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak
     before = resident("VmRSS")
     told = {"sent": train(folder / "run", **case), "grown": resident("VmHWM") - before}
-    both = join(torch.device("cpu")).gather(told)
+    both = init_distributed(torch.device("cpu")).all_gather(told)
     if rank == 0:
         (folder / "costs.json").write_text(json.dumps(both))
 

@@ -11,7 +11,7 @@ from headway.data.read import Row
 from headway.errors import DataError, HeadwayError
 from headway.tasks.distributed import distributed_map, use_ranks
 from headway.tasks.task import Task
-from headway.training.distributed import World, join
+from headway.training.distributed import World, init_distributed
 
 ROWS = 150  # three batches of the tasks that take 64 at once; a row of those that read running text is a long one
 DOCUMENTS = {"generate": 3, "fill": 6}
@@ -30,9 +30,9 @@ class Counted(World):
 
     done: list[int] = field(default_factory=list)
 
-    def gather(self, value):
+    def all_gather(self, value):
         self.done.append(len(value[0]))
-        return super().gather(value)
+        return super().all_gather(value)
 
 
 def subject(name: str) -> tuple[Task, nn.Module, list[Row]]:
@@ -45,13 +45,13 @@ def subject(name: str) -> tuple[Task, nn.Module, list[Row]]:
 
 
 def rank(rank: int) -> None:
-    plain = join(torch.device("cpu"))
+    plain = init_distributed(torch.device("cpu"))
     for name, (task, model, rows) in SUBJECTS.items():
         world = Counted(plain.rank, plain.size, plain.group)
         with use_ranks(world):
             found = task.evaluate(model, rows)
         assert found == ALONE[name], (name, found, ALONE[name])
-        shares = plain.gather(world.done)
+        shares = plain.all_gather(world.done)
         assert all(abs(one - other) <= 1 and one >= other > 0 for one, other in zip(*shares, strict=True)), shares
         assert task.evaluate(model, rows[rank::2]) != found, f"{name}: half of the rows have the scores of all"
     with use_ranks(plain):

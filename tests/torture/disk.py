@@ -1,7 +1,7 @@
-"""A power cut, in the child that meets it: of everything written only what was forced onto the disk is there after.
+"""Simulates a power cut in a child process: only what was flushed to the disk remains.
 
-The model of ext4 and its kind at their worst: a file's length may be known before its bytes, which are then zeros; a
-rename may or may not have been kept unless the folder it happened in was flushed after it.
+It models the worst case of ext4 and similar file systems: the length of a file may be stored before its bytes, which
+are then zeros; a rename may be lost unless its folder was flushed afterwards.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from headway.training import state
 
 
 class Disk:
-    """Cuts the power at the n-th of the moments that matter: a file written, a flush, a rename."""
+    """Cuts the power at the n-th event: a file written, a flush, a rename."""
 
     def __init__(self, folder: Path, *, moment: int, random: Random) -> None:
         self.folder, self.left, self.random = folder, moment, random
-        self.flushed: dict[int, int] = {}  # inode → bytes that are safe
-        self.renames: list[tuple[Path, Path]] = []  # not yet safe
+        self.flushed: dict[int, int] = {}  # inode → bytes flushed
+        self.renames: list[tuple[Path, Path]] = []  # not flushed
 
     def install(self) -> None:
-        """Only in a child that is to die: it stays."""
+        """Patch the functions for good; call it in a child only."""
         rename = Path.rename
 
         def fsync(descriptor: int) -> None:

@@ -1,14 +1,14 @@
-"""The faults a run must survive, each as a trial: it is brought about for real, and what must hold is asserted.
+"""The faults a run must survive. Each trial causes a real fault and asserts what must hold.
 
-A trial gets a random stream and an empty folder, and gives back what was lost. Bits are compared with an undisturbed
-run of the same settings.
+A trial gets a random generator and an empty folder, and returns what was lost. Results are compared bit for bit with an
+undisturbed run of the same settings.
 """
 
 from __future__ import annotations
 
-from torture import faults_of_disks as disks
-from torture import faults_of_ranks as ranks
-from torture import faults_of_runs as runs
+from torture import disk_faults as disks
+from torture import rank_faults as ranks
+from torture import run_faults as runs
 from torture.trials import Fault
 
 FAULTS: dict[str, Fault] = {
@@ -18,8 +18,8 @@ FAULTS: dict[str, Fault] = {
     "disk full (2 MB tmpfs)": disks.disk_full,
     "newest state damaged": disks.damaged,
     "every state damaged": disks.all_damaged,
-    "SIGTERM or Ctrl-C": runs.asked_to_stop,
-    "the same signal twice": runs.asked_twice,
+    "SIGTERM or Ctrl-C": runs.signal_once,
+    "the same signal twice": runs.signal_twice,
     "data changed before resuming": runs.data_changed,
     "second process on the run folder": runs.second_process,
     "loss or gradient not finite": runs.not_finite,

@@ -1,4 +1,4 @@
-"""A trial on a task of Headway's own, begun and resumed as a person would: the whole of `headway train`, killed."""
+"""A trial on a real task: the whole of `headway train`, killed and resumed."""
 
 from __future__ import annotations
 

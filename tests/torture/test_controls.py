@@ -1,4 +1,4 @@
-"""Every protection taken away in turn: the trial of its fault must then fail, or it would prove nothing."""
+"""Negative controls: with a protection disabled, the trial of its fault must fail."""
 
 import random
 import shutil
@@ -9,28 +9,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from torture import faults_of_disks as disks
-from torture import faults_of_ranks as ranks
-from torture import faults_of_runs as runs
+from torture import disk_faults as disks
+from torture import rank_faults as ranks
+from torture import run_faults as runs
 from torture import trials
-from torture.lives import Life
+from torture.child_process import TrainingProcess
 
 from headway.training import loop, resume, rng, state, step
 from headway.training.distributed import World
-from headway.training.loss_spikes import Spikes
+from headway.training.loss_spikes import SpikeFilter
 from headway.training.signals import Interrupt
-from headway.training.state import write_folder
+from headway.training.state import write_state
 
 
 @pytest.fixture(autouse=True)
-def no_memory_of_other_runs():
+def clear_caches():
     yield
-    for kept in (trials.undisturbed, ranks.undisturbed, ranks.alone):
-        kept.cache_clear()
+    for cached in (trials.undisturbed, ranks.undisturbed, ranks.single_process):
+        cached.cache_clear()
 
 
 def fails(fault: trials.Fault, folder: Path, *, match: str, rounds: int = 1) -> None:
-    """Within so many rounds the trial fails, for the reason expected."""
+    """Assert that the trial fails within some rounds, for the expected reason."""
     with pytest.raises(AssertionError, match=match):
         for round_ in range(rounds):
             (folder / str(round_)).mkdir()
@@ -38,17 +38,17 @@ def fails(fault: trials.Fault, folder: Path, *, match: str, rounds: int = 1) -> 
 
 
 def write_in_place(target: Path, content: dict) -> None:
-    """A state as one would first write it: at its place, file by file."""
-    with TemporaryDirectory() as aside:
-        write_folder(Path(aside) / "state", content)
+    """Write a state without atomicity: in place, file by file."""
+    with TemporaryDirectory() as temporary:
+        write_state(Path(temporary) / "state", content)
         target.mkdir(parents=True)
-        for file in sorted((Path(aside) / "state").iterdir()):
+        for file in sorted((Path(temporary) / "state").iterdir()):
             shutil.copy(file, target)
             time.sleep(0.005)
 
 
 def test_states_written_in_place_are_found_half_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "write_folder", write_in_place)
+    monkeypatch.setattr(state, "write_state", write_in_place)
     fails(disks.killed_in_a_save, tmp_path, match="manifest", rounds=5)
 
 
@@ -57,21 +57,21 @@ def test_without_flushing_a_power_cut_leaves_zeros(tmp_path, monkeypatch):
     fails(disks.power_cut, tmp_path, match="checksum|unreadable", rounds=10)
 
 
-def test_without_random_streams_resuming_is_not_exact(tmp_path, monkeypatch):
-    monkeypatch.setattr(rng, "restore", lambda streams: None)
+def test_without_random_states_resuming_is_not_exact(tmp_path, monkeypatch):
+    monkeypatch.setattr(rng, "restore", lambda states: None)
     fails(disks.killed_anywhere, tmp_path, match="values differ", rounds=2)
 
 
 def test_without_checksums_damage_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "verify", lambda path: None)
-    monkeypatch.setattr(disks, "_harm", lambda stream, path: flip(path.parent / "model.safetensors"))
+    monkeypatch.setattr(disks, "_damage", lambda stream, path: flip(path.parent / "model.safetensors"))
     fails(disks.damaged, tmp_path, match="went unnoticed")
 
 
-def test_without_checksums_a_run_goes_on_from_damage(tmp_path, monkeypatch):
+def test_without_checksums_a_run_resumes_from_damage(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "verify", lambda path: None)
-    monkeypatch.setattr(disks, "_harm", lambda stream, path: flip(path.parent / "model.safetensors"))
-    fails(disks.all_damaged, tmp_path, match="damage was taken for a state")
+    monkeypatch.setattr(disks, "_damage", lambda stream, path: flip(path.parent / "model.safetensors"))
+    fails(disks.all_damaged, tmp_path, match="a damaged state was loaded")
 
 
 def flip(path: Path) -> str:
@@ -89,53 +89,53 @@ def test_without_disk_errors_a_full_disk_is_a_crash(tmp_path, monkeypatch):
         pytest.skip(str(reason))
 
 
-def test_without_a_listener_a_signal_loses_the_steps_since_the_last_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "listening", lambda: nullcontext(Interrupt()))
-    fails(runs.asked_to_stop, tmp_path, match="exit code")
+def test_without_a_handler_a_signal_loses_the_steps_since_the_last_state(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "catch_signals", lambda: nullcontext(Interrupt()))
+    fails(runs.signal_once, tmp_path, match="exit code")
 
 
-def test_a_listener_that_keeps_listening_cannot_be_stopped_at_once(tmp_path, monkeypatch):
+def test_a_handler_that_is_not_restored_blocks_the_second_signal(tmp_path, monkeypatch):
     @contextmanager
-    def deaf():
+    def never_restored():
         interrupt = Interrupt()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: setattr(interrupt, "signal", signal.Signals(number)))
         yield interrupt
 
-    monkeypatch.setattr(loop, "listening", deaf)
+    monkeypatch.setattr(loop, "catch_signals", never_restored)
     monkeypatch.setattr(runs, "LONG", 1.0)
-    fails(runs.asked_twice, tmp_path, match="asked twice, it went on")
+    fails(runs.signal_twice, tmp_path, match="continued after the second signal")
 
 
-def test_without_the_fingerprint_other_data_is_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(resume, "_data", lambda saved, now: None)
-    fails(runs.data_changed, tmp_path, match="other data was taken")
+def test_without_the_fingerprint_changed_data_is_accepted(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume, "_check_data", lambda saved, now: None)
+    fails(runs.data_changed, tmp_path, match="changed data was not noticed")
 
 
 def test_without_the_lock_two_processes_train_in_one_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "locked", lambda training: nullcontext())
+    monkeypatch.setattr(loop, "lock_folder", lambda training: nullcontext())
     fails(runs.second_process, tmp_path, match="two processes trained")
 
 
-def test_without_the_look_at_the_loss_the_run_goes_on(tmp_path, monkeypatch):
+def test_without_the_check_of_the_loss_the_run_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(step, "isfinite", lambda value: True)
     monkeypatch.setattr(loop, "require_finite", lambda model, step: None)
-    fails(runs.not_finite, tmp_path, match="the run went on")
+    fails(runs.not_finite, tmp_path, match="the run continued")
 
 
 def test_weights_that_overflowed_are_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(step, "isfinite", lambda value: True)
-    life = Life(tmp_path, steps=6, save_every=1, optimizer="adamw", lr=1e38, warmup=0)
-    assert life.end() == 2 and "left weights that are not finite" in life.error
+    child = TrainingProcess(tmp_path, steps=6, save_every=1, optimizer="adamw", lr=1e38, warmup=0)
+    assert child.wait() == 2 and "made weights non-finite" in child.error
 
 
-def test_without_the_judge_a_spike_is_learnt(tmp_path, monkeypatch):
-    monkeypatch.setattr(Spikes, "judge", lambda self, norm: None)
-    fails(runs.spike, tmp_path, match=r"what was said of a spike: \[\]")
+def test_without_the_check_a_spike_is_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(SpikeFilter, "check", lambda self, norm: None)
+    fails(runs.spike, tmp_path, match=r"warnings about a spike: \[\]")
 
 
-def test_a_forgotten_median_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Spikes, "load", lambda self, state: None)
+def test_a_lost_median_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(SpikeFilter, "load", lambda self, state: None)
     fails(runs.spike, tmp_path, match="spike|differ|entries", rounds=3)
 
 
@@ -144,8 +144,8 @@ def test_without_halving_the_run_dies(tmp_path, monkeypatch):
     fails(runs.out_of_memory, tmp_path, match="where smaller micro-batches do not help")
 
 
-def test_with_the_first_ranks_random_stream_for_all_resuming_is_not_exact(tmp_path, monkeypatch):
-    monkeypatch.setattr(World, "gather", lambda self, value: [self.share(value)] * self.size)
+def test_with_rank_0s_random_state_for_all_resuming_is_not_exact(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "all_gather", lambda self, value: [self.broadcast(value)] * self.size)
     fails(ranks.rank_killed, tmp_path, match="values differ", rounds=2)
 
 
@@ -154,6 +154,6 @@ def test_a_gradient_that_depends_on_the_number_of_ranks_is_noticed(tmp_path, mon
     fails(ranks.ranks_changed, tmp_path, match="norm differs")
 
 
-def test_ranks_that_do_not_find_the_note_run_out_of_memory_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(step.Stepper, "take_up_split", lambda self: [])
-    fails(ranks.rank_out_of_memory, tmp_path, match="it did not go on")
+def test_without_the_saved_split_ranks_run_out_of_memory_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(step.Stepper, "load_saved_split", lambda self: [])
+    fails(ranks.rank_out_of_memory, tmp_path, match="it did not continue")

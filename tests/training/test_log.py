@@ -8,32 +8,32 @@ import pytest
 from torch import nn
 
 from headway.errors import ConfigError
-from headway.training.log import Journal, draw_curves, reporter
-from headway.training.progress import ProgressLine, clock
+from headway.training.log import MetricsLog, draw_curves, make_tracker
+from headway.training.progress import ProgressLine, format_seconds
 from headway.training.protocols import Status
 
 
-def test_a_journal_goes_on_from_where_its_state_was(tmp_path):
+def test_a_log_goes_on_from_where_its_state_was(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    journal = Journal(path)
-    journal.write({"step": 1, "loss": 0.5})
-    length = journal.length()
-    journal.write({"step": 2, "loss": float("nan"), "scores": {"f1": float("inf")}})
+    log = MetricsLog(path)
+    log.write({"step": 1, "loss": 0.5})
+    length = log.length()
+    log.write({"step": 2, "loss": float("nan"), "scores": {"f1": float("inf")}})
     assert [json.loads(line) for line in path.read_text().splitlines()][1] == {
         **{"step": 2, "loss": None},
         "scores": {"f1": None},
     }
-    again = Journal(path, length=length)
+    again = MetricsLog(path, length=length)
     assert again.history == [{"step": 1, "loss": 0.5}] and path.stat().st_size == length and again.losses == []
-    assert Journal(path).history == [] and path.stat().st_size == 0
+    assert MetricsLog(path).history == [] and path.stat().st_size == 0
 
 
-def test_a_damaged_journal_is_told_not_fatal(tmp_path):
+def test_a_damaged_log_is_told_not_fatal(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\x00ep": 2\n{"step": 3}\n')
-    journal = Journal(path, length=path.stat().st_size + 7)
-    assert journal.history == [{"step": 1}, {"step": 3}]
-    assert [loss.partition("metrics.jsonl")[2] for loss in journal.losses] == [
+    log = MetricsLog(path, length=path.stat().st_size + 7)
+    assert log.history == [{"step": 1}, {"step": 3}]
+    assert [problem.partition("metrics.jsonl")[2] for problem in log.problems] == [
         ": 7 bytes of the log are lost",
         ":2: this line of the log is damaged",
     ]
@@ -56,7 +56,7 @@ def test_curves_show_loss_and_scores(tmp_path):
 def test_a_missing_board_names_its_package(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=f"pip install {name}"):
-        reporter(name, tmp_path)
+        make_tracker(name, tmp_path)
 
 
 def test_a_board_gets_metrics_and_scores(tmp_path, monkeypatch):
@@ -67,7 +67,7 @@ def test_a_board_gets_metrics_and_scores(tmp_path, monkeypatch):
         finish=lambda: calls.append(("finish",)),
     )
     monkeypatch.setitem(sys.modules, "trackio", board)
-    listener = reporter("trackio", tmp_path / "my run" / "training")
+    listener = make_tracker("trackio", tmp_path / "my run" / "training")
     status = Status(nn.Identity(), step=7)
     listener.on_log(status, {"loss": 1.0})
     listener.on_evaluate(status, {"f1": 0.5})
@@ -115,5 +115,5 @@ def test_a_live_line_on_a_terminal(monkeypatch, capsys):
     assert "step 1/4  loss 2.5000  0:03 left" in capsys.readouterr().out
 
 
-def test_clock():
-    assert [clock(seconds) for seconds in (0, 61.4, 3600, 36061)] == ["0:00", "1:01", "1:00:00", "10:01:01"]
+def test_format_seconds():
+    assert [format_seconds(seconds) for seconds in (0, 61.4, 3600, 36061)] == ["0:00", "1:01", "1:00:00", "10:01:01"]

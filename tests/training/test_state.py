@@ -1,4 +1,4 @@
-"""A state on disk: whole or not at all, checked to the last byte, never a pickle."""
+"""A state on disk is complete or absent, verified by checksums, and never a pickle."""
 
 import errno
 import json
@@ -13,18 +13,18 @@ import torch
 from headway.errors import TrainingError
 from headway.training import rng, state
 from headway.training.state import (
-    clean,
     load_latest,
     load_state,
     load_tensors,
-    locked,
+    lock_folder,
+    remove_partial,
     save_state,
     save_tensors,
     states,
     verify,
 )
 from headway.training.state_diff import first_difference
-from headway.training.tensor_tree import Shelf, join, split, ties
+from headway.training.tensor_tree import TensorCollector, flatten, tied_names, unflatten
 
 
 def example(step: int) -> dict:
@@ -55,7 +55,7 @@ def test_round_trip(two):
     assert equal(loaded.state, expected)
 
 
-def test_random_streams_come_back_through_json(tmp_path):
+def test_random_states_survive_json(tmp_path):
     import random
 
     import numpy as np
@@ -80,12 +80,12 @@ def test_only_safetensors_and_json(two):
 def test_ties_and_views_are_stored_once():
     table = torch.rand(5, 3)
     tree = {"embed": table, "out": table, "row": table[1], "turned": table.T}
-    shelf = Shelf()
-    form = json.loads(json.dumps(split(tree, "model", shelf)))
-    assert list(shelf.tensors) == ["model.embed", "model.row", "model.turned"]
-    assert shelf.bytes == table.nbytes * 2 + table[1].nbytes
-    assert equal(join(form, shelf.tensors), tree)
-    assert ties({"embed": table, "out": table, "row": table[1]}) == [["embed", "out"]]
+    collector = TensorCollector()
+    form = json.loads(json.dumps(flatten(tree, "model", collector)))
+    assert list(collector.tensors) == ["model.embed", "model.row", "model.turned"]
+    assert collector.bytes == table.nbytes * 2 + table[1].nbytes
+    assert equal(unflatten(form, collector.tensors), tree)
+    assert tied_names({"embed": table, "out": table, "row": table[1]}) == [["embed", "out"]]
 
 
 def test_rotation(tmp_path):
@@ -202,7 +202,7 @@ def test_an_interrupted_save_is_cleaned_up(two):
     (two / "state-30.partial").mkdir()
     (two / "state-30.partial" / "model.safetensors").write_bytes(b"half")
     assert load_latest(two).path.name == "state-20"
-    clean(two)
+    remove_partial(two)
     assert sorted(path.name for path in two.iterdir()) == ["state-10", "state-20"]
 
 
@@ -219,7 +219,11 @@ def test_weights_are_replaced_whole(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_held_by_one(tmp_path):
-    with locked(tmp_path), pytest.raises(TrainingError, match=f"process {os.getpid()} is training"), locked(tmp_path):
+    with (
+        lock_folder(tmp_path),
+        pytest.raises(TrainingError, match=f"process {os.getpid()} is training"),
+        lock_folder(tmp_path),
+    ):
         pass
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         pass

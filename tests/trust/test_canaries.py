@@ -200,7 +200,7 @@ def test_a_module_s_path_stays_in_its_folder(path: str, tmp_path: Path) -> None:
     (model / "link").symlink_to(outside)
     modules = [{"type": "sentence_transformers.models.Pooling", "path": path}]
     (model / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match=r"modules\.json: .* leads out of the folder"):
+    with pytest.raises(CheckpointError, match=r"modules\.json: .* is outside the folder"):
         sentence_settings(model)
     (model / "modules.json").write_text(json.dumps([modules[0] | {"path": "1_Pooling"}]))
     (model / "1_Pooling").mkdir()

@@ -56,9 +56,9 @@ def test_a_step_that_is_not_finite_can_be_replayed(data: Path, tmp_path: Path, l
     path = run / "training" / f"autopsy-{step}"
     assert f"`headway replay {path}`" in said
     again = replay(path)
-    assert again.reproduced and f"first seen at: {again.culprit};" in said and again.step == step
+    assert again.reproduced and f"first seen at: {again.first_nonfinite};" in said and again.step == step
     code, output = headway("replay", path)
-    assert code == 0 and f"first not finite now:        {again.culprit}" in output and "things.tsv:" in output
+    assert code == 0 and f"first not finite now:        {again.first_nonfinite}" in output and "things.tsv:" in output
     assert {place in said for place in again.where[:3]} == {True}
 
 

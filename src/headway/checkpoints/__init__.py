@@ -1,4 +1,4 @@
-"""Checkpoints: files ⇄ tensors. Knows safetensors, JSON and the hub; knows no model and no family."""
+"""Checkpoint files ⇄ tensors: safetensors, JSON and the Hugging Face hub. Independent of models and families."""
 
 from headway.checkpoints.files import TensorFiles
 from headway.checkpoints.header import Header, TensorInfo, read_header, read_json

@@ -1,4 +1,4 @@
-"""Puts tensors onto a module that was built without memory, without copying them."""
+"""Assigns tensors to a module built on the meta device, without copying them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from headway.errors import CheckpointError
 
 
 def assign(module: nn.Module, state: Mapping[str, Tensor], *, dtype: torch.dtype | None, device: torch.device) -> None:
-    """Every tensor takes its place as it is (memory-mapped, if the file was), converted only when asked. Shapes are
-    checked, and nothing may be left without memory."""
+    """Replace parameters and buffers of `module` by the tensors of `state`, converted to `dtype` and `device`. A tensor
+    that needs no conversion is not copied and stays memory-mapped. Raises if a shape differs or one stays on meta."""
     owners = dict(module.named_modules())
     for name, tensor in state.items():
         owner, _, leaf = name.rpartition(".")
-        slots = owners[owner]._parameters if leaf in owners[owner]._parameters else owners[owner]._buffers
-        old = slots[leaf]
+        tensors = owners[owner]._parameters if leaf in owners[owner]._parameters else owners[owner]._buffers
+        old = tensors[leaf]
         assert old is not None
         if old.shape != tensor.shape:
             raise CheckpointError(
                 f"{name} has shape {list(tensor.shape)} in the file but the config says {list(old.shape)}"
             )
         ready = _convert(tensor, dtype, device)
-        slots[leaf] = nn.Parameter(ready, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else ready
-    tensors = (*module.named_parameters(), *module.named_buffers())
-    empty = [name for name, value in tensors if value.is_meta]
+        tensors[leaf] = nn.Parameter(ready, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else ready
+    every = (*module.named_parameters(), *module.named_buffers())
+    empty = [name for name, value in every if value.is_meta]
     if empty:
         raise CheckpointError(f"no tensor was given for {', '.join(empty[:5])}")
 

@@ -1,7 +1,7 @@
-"""Checkpoints: a model's weight files seen as one read-only mapping, name → tensor.
+"""The weight files of a model as one read-only mapping, name → tensor.
 
-Headers are checked when the mapping is made; a tensor's bytes are memory-mapped and read only when it is asked for.
-The layout is the Hugging Face one: `model.safetensors`, or an index that says which shard holds which tensor.
+Headers are validated when the mapping is created; tensors are memory-mapped and read on access. The layout is that of
+Hugging Face: `model.safetensors`, or shards with an index.
 """
 
 import os
@@ -16,7 +16,7 @@ from headway.checkpoints.header import (
     PICKLE_SUFFIXES,
     Header,
     TensorInfo,
-    is_plain,
+    is_safe_name,
     pickle_error,
     read_header,
     read_json,
@@ -26,7 +26,7 @@ from headway.errors import CheckpointError
 
 
 class TensorFiles(Mapping[str, Tensor]):
-    """The tensors of a model folder, or of one safetensors or index file. Nothing is read before it is asked for."""
+    """The tensors of a model folder, or of one safetensors or index file. Tensors are read on access."""
 
     def __init__(self, folder_or_file: str | os.PathLike[str]) -> None:
         self.path = Path(folder_or_file)
@@ -48,7 +48,7 @@ class TensorFiles(Mapping[str, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors together, as stored."""
+        """Total bytes of all tensors as stored."""
         return sum(info.nbytes for header in self._headers.values() for info in header.values())
 
     def info(self, name: str) -> TensorInfo:
@@ -78,7 +78,7 @@ class TensorFiles(Mapping[str, Tensor]):
         return len(self._file_of)
 
     def close(self) -> None:
-        """Let go of the mapped files. Tensors already read stay valid; reading another one maps its file again."""
+        """Close the mapped files. Tensors already read stay valid; reading another one opens its file again."""
         while self._open:
             _, opened = self._open.popitem()
             opened.__exit__(None, None, None)
@@ -105,11 +105,11 @@ def _read_headers(path: Path) -> dict[Path, Header]:
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLE_SUFFIXES:
             raise pickle_error(file)
-    raise CheckpointError(f"{path}: neither {SINGLE} nor {INDEX} is there (pickled weights are never downloaded)")
+    raise CheckpointError(f"{path}: neither {SINGLE} nor {INDEX} exists (pickled weights are never downloaded)")
 
 
 def _read_shards(index: Path) -> dict[Path, Header]:
-    """The header of every shard that the index names; index and shards must agree on where each tensor is."""
+    """The header of every shard in the index. Raises if index and shards disagree about the file of a tensor."""
     shard_of = read_json(index).get("weight_map")
     if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(shard, str) for shard in shard_of.values()):
         raise CheckpointError(f"{index}: weight_map must map tensor names to file names")
@@ -124,25 +124,25 @@ def _read_shards(index: Path) -> dict[Path, Header]:
             owner[name] = file
     for name, shard in shard_of.items():
         if owner.get(name) != file_of[shard]:
-            raise CheckpointError(f"{index}: tensor {name!a} is said to be in {shard}, and is not")
+            raise CheckpointError(f"{index}: tensor {name!a} is listed in {shard} but is not there")
     return headers
 
 
 def _shard_file(shard: str, index: Path) -> Path:
-    """Where a shard is, having made sure that it lies in the model's own folder."""
-    if not is_plain(shard):
+    """The path of a shard. Raises if it is outside the folder of the model."""
+    if not is_safe_name(shard):
         raise CheckpointError(f"{index}: shard {shard!a:.200} is not a plain file name inside the folder")
     file = index.parent / shard
     if not file.is_file():
         raise CheckpointError(f"{index}: shard {shard!a} is missing")
     target = file.resolve()
-    if not any(target.is_relative_to(root) for root in _homes(index.parent.resolve())):
+    if not any(target.is_relative_to(root) for root in _allowed_roots(index.parent.resolve())):
         raise CheckpointError(f"{index}: shard {shard!a} is a link that leaves the folder, to {target}")
     return file
 
 
-def _homes(folder: Path) -> list[Path]:
-    """Where a folder's files may really be. The hub's cache keeps a snapshot's bytes in `blobs`, behind links."""
+def _allowed_roots(folder: Path) -> list[Path]:
+    """Folders to which links may lead. In the hub's cache the files of a snapshot are links into `blobs`."""
     if folder.parent.name != "snapshots" or not folder.parents[1].name.startswith("models--"):
         return [folder]
     repository = folder.parents[1]

@@ -1,7 +1,7 @@
-"""Checkpoints: what a safetensors file says about itself, checked before a byte of tensor data is trusted.
+"""Reads and validates the header of a safetensors file before any tensor data is read.
 
-The format is eight bytes of header length, a JSON object of name → dtype, shape and byte range, then the data. A file
-comes from anywhere, so every claim is verified against the file's real size first; nothing is allocated on its word.
+The format is eight bytes of header length, a JSON object of name → dtype, shape and byte range, then the data. Files
+are untrusted, so every value is checked against the size of the file before anything is allocated.
 """
 
 import gc
@@ -16,12 +16,12 @@ from typing import Any
 
 from headway.errors import CheckpointError
 
-# Parsed JSON takes up to 30 times its text. This much (some 20,000 tensors) stays well under 100 MB and one second.
+# Parsed JSON takes up to 30 times the memory of its text. This limit (about 20,000 tensors) keeps it under 100 MB.
 MAX_JSON = 5 * 2**19
 MAX_RANK = 32
 MAX_BYTES = 2**63 - 1
 
-# The file's name of a dtype → torch's name of it, and the bytes of one element.
+# dtype in the file → (torch dtype, bytes per element)
 DTYPES = {
     "BOOL": ("bool", 1),
     "U8": ("uint8", 1),
@@ -45,8 +45,8 @@ DTYPES = {
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_OR_ZIP = (b"\x80", b"PK")
 
-CONVERT = """{path} is a pickle, and opening a pickle can run any code hidden in it, so Headway never does.
-Convert it once, somewhere you can afford to trust it:
+CONVERT = """{path} is a pickle. Opening a pickle can run arbitrary code, so Headway never does.
+Convert it once, on a machine where that is acceptable:
     import torch; from safetensors.torch import save_file
     tensors = torch.load("{name}", map_location="cpu", weights_only=True)
     tensors = {{name: tensor.clone().contiguous() for name, tensor in tensors.items()}}
@@ -55,7 +55,7 @@ Convert it once, somewhere you can afford to trust it:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor as its file declares it; `start` and `end` count from the first byte after the header."""
+    """A tensor as declared in its file; `start` and `end` are byte offsets after the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class TensorInfo:
 
 
 class Header(dict[str, TensorInfo]):
-    """The tensors of one file by name, and the file's free-text metadata."""
+    """The tensors of one file by name, and its metadata."""
 
     def __init__(self, tensors: dict[str, TensorInfo], metadata: dict[str, str]) -> None:
         super().__init__(tensors)
@@ -76,7 +76,7 @@ class Header(dict[str, TensorInfo]):
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read and check the header of a safetensors file; any violation is a CheckpointError."""
+    """Read and validate the header of a safetensors file. Raises a CheckpointError for any violation."""
     path = Path(path)
     if path.suffix in PICKLE_SUFFIXES:
         raise pickle_error(path)
@@ -87,16 +87,16 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         prefix = file.read(8)
         length = int.from_bytes(prefix, "little")
         if len(prefix) < 8 or length > min(size - 8, MAX_JSON):
-            # Read as a length, the first bytes of a pickle or a zip file are always over the limit.
+            # The first bytes of a pickle or a zip file, read as a length, always exceed the limit.
             if prefix.startswith(PICKLE_OR_ZIP):
                 raise pickle_error(path)
             raise CheckpointError(
-                f"{path}: not a whole safetensors file: {size} bytes, with a header said to take {length} "
+                f"{path}: not a complete safetensors file: {size} bytes, with a header length of {length} "
                 f"(at most {MAX_JSON}). Download or save it again."
             )
         text = file.read(length)
     if not text.startswith(b"{"):
-        raise CheckpointError(f"{path}: the safetensors header does not begin with '{{'")
+        raise CheckpointError(f"{path}: the safetensors header does not start with '{{'")
     entries = parse_json(text, path)
     metadata = _metadata(entries.pop("__metadata__", {}), path)
     tensors = {name: _tensor_info(name, entry, path) for name, entry in entries.items()}
@@ -109,11 +109,12 @@ def pickle_error(path: Path) -> CheckpointError:
 
 
 def read_json(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> dict[str, Any]:
-    """A JSON object from a file nobody vouches for: of bounded size, in UTF-8, with no key given twice."""
+    """Read a JSON object from an untrusted file: size at most `limit`, UTF-8, no duplicate keys."""
     return parse_json(read_bounded(path, limit=limit), Path(path))
 
 
 def read_bounded(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> bytes:
+    """Read a file of at most `limit` bytes."""
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -128,9 +129,10 @@ def read_bounded(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> byte
 
 
 def parse_json(text: bytes, path: Path, *, kind: type = dict) -> Any:
+    """Parse JSON whose top-level value is of type `kind`. Duplicate keys are an error."""
     try:
-        with _uncollected():
-            value = json.loads(text.decode("utf-8"), object_pairs_hook=_object_without_duplicates)
+        with _garbage_collection_paused():
+            value = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_keys)
     except RecursionError as error:
         raise CheckpointError(f"{path}: JSON nested too deeply") from error
     except ValueError as error:
@@ -142,8 +144,8 @@ def parse_json(text: bytes, path: Path, *, kind: type = dict) -> Any:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cycle collector, which would walk a growing, cycle-free value again and again."""
+def _garbage_collection_paused() -> Iterator[None]:
+    """Disable the cycle collector, which would repeatedly traverse the growing value."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -153,15 +155,15 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"key {_shown(key)} is given twice")
+                raise ValueError(f"key {_shorten(key)} is given twice")
             seen.add(key)
-    return found
+    return result
 
 
 def _metadata(value: Any, path: Path) -> dict[str, str]:
@@ -171,63 +173,63 @@ def _metadata(value: Any, path: Path) -> dict[str, str]:
 
 
 def _tensor_info(name: str, entry: Any, path: Path) -> TensorInfo:
-    where = f"{path}: tensor {_shown(name)}"
+    where = f"{path}: tensor {_shorten(name)}"
     if not name.isprintable():
         raise CheckpointError(f"{where}: a name must be printable")
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"{where}: must have dtype, shape and data_offsets, and nothing else")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise CheckpointError(f"{where}: unknown dtype {_shown(dtype)}")
+        raise CheckpointError(f"{where}: unknown dtype {_shorten(dtype)}")
     if not is_shape(shape):
         raise CheckpointError(f"{where}: shape must be a list of at most {MAX_RANK} whole numbers, none negative")
     _, item_bytes = DTYPES[dtype]
     if overflows(shape, item_bytes):
-        raise CheckpointError(f"{where}: shape {_shown(shape)} overflows")
-    if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise CheckpointError(f"{where}: shape {_shorten(shape)} overflows")
+    if not _is_list_of_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise CheckpointError(f"{where}: data_offsets must be [start, end] with 0 <= start <= end")
     start, end = offsets
     expected = math.prod(shape) * item_bytes
     if end - start != expected:
-        raise CheckpointError(f"{where}: {dtype} {shape} takes {expected} bytes, yet data_offsets span {end - start}")
+        raise CheckpointError(f"{where}: {dtype} {shape} takes {expected} bytes, but data_offsets span {end - start}")
     return TensorInfo(dtype, tuple(shape), start, end)
 
 
-def is_plain(name: str) -> bool:
-    """Whether a name that a file gives leads to a place below its own folder, links aside."""
+def is_safe_name(name: str) -> bool:
+    """Whether a file name from untrusted data is relative and stays inside its folder, apart from links."""
     path = PurePosixPath(name)
     inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
     return 0 < len(name) <= 200 and inside and name.isprintable()
 
 
 def is_shape(value: Any) -> bool:
-    return _counts(value) and len(value) <= MAX_RANK
+    return _is_list_of_counts(value) and len(value) <= MAX_RANK
 
 
 def overflows(shape: list[int], item_bytes: int) -> bool:
     return math.prod(max(dim, 1) for dim in shape) * item_bytes > MAX_BYTES
 
 
-def _counts(value: Any) -> bool:
+def _is_list_of_counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(number) is int and 0 <= number <= MAX_BYTES for number in value)
 
 
 def _check_layout(tensors: dict[str, TensorInfo], path: Path, *, data_bytes: int) -> None:
-    """Tensors must tile the data exactly: no overlap, no hole, nothing beyond the end."""
+    """Raise unless the tensors cover the data exactly: no overlap, no gap, nothing beyond the end."""
     position = 0
     for name, info in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
         if info.start != position:
-            fault = "overlaps the one before it" if info.start < position else "leaves a hole before it"
-            raise CheckpointError(f"{path}: tensor {_shown(name)} {fault} (starts at {info.start}, not {position})")
+            fault = "overlaps the one before it" if info.start < position else "leaves a gap before it"
+            raise CheckpointError(f"{path}: tensor {_shorten(name)} {fault} (starts at {info.start}, not {position})")
         if info.end > data_bytes:
             raise CheckpointError(
-                f"{path}: tensor {_shown(name)} ends at byte {info.end} of {data_bytes}: the file is cut short"
+                f"{path}: tensor {_shorten(name)} ends at byte {info.end} of {data_bytes}: the file is truncated"
             )
         position = info.end
     if position != data_bytes:
         raise CheckpointError(f"{path}: {data_bytes - position} bytes at the end belong to no tensor")
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = ascii(value) if not isinstance(value, list) or len(value) <= MAX_RANK else "of many numbers"
     return text if len(text) <= 120 else text[:117] + "..."

@@ -1,7 +1,7 @@
-"""Checkpoints: from what a user typed to a folder on this machine; the only room that may use the network.
+"""Resolves a local path or a Hugging Face Hub id to a folder. The only module that uses the network.
 
-A local path never touches the network. A Hugging Face Hub id is fetched by `huggingface_hub`, which honours HF_HOME,
-HF_HUB_OFFLINE and HF_TOKEN; only weights, settings and vocabularies are asked for, never code or pickles.
+A local path never uses the network. A hub id is downloaded by `huggingface_hub`, which uses HF_HOME, HF_HUB_OFFLINE and
+HF_TOKEN. Only weights, settings and vocabularies are downloaded, never code or pickles.
 """
 
 import os
@@ -12,7 +12,7 @@ from headway.errors import CheckpointError
 
 DATA_ONLY = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 HUB_ID = re.compile(r"(?P<repository>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII)
-YES = {"1", "ON", "YES", "TRUE"}
+TRUE_VALUES = {"1", "ON", "YES", "TRUE"}
 
 
 def resolve(name_or_path: str | os.PathLike[str]) -> Path:
@@ -31,7 +31,7 @@ def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub import constants, errors, snapshot_download
 
     what = repository if revision is None else f"{repository}@{revision}"
-    offline = constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in YES
+    offline = constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in TRUE_VALUES
     reason: str
     cause: Exception
     try:
@@ -41,7 +41,7 @@ def _download(repository: str, revision: str | None) -> Path:
     except errors.GatedRepoError as error:
         reason, cause = "it is gated: accept its terms on the hub, then set HF_TOKEN to a token of yours", error
     except errors.RevisionNotFoundError as error:
-        reason, cause = "the repository is there, that revision is not", error
+        reason, cause = "the repository exists, but not that revision", error
     except errors.RepositoryNotFoundError as error:
         reason, cause = "not found on the hub (a private repository needs HF_TOKEN)", error
     except errors.LocalEntryNotFoundError as error:

@@ -1,5 +1,5 @@
-"""A model published as one JSON file: `{"config": {…}, "<tensor>": {"shape", "dtype", "data"}}` with
-the numbers in base64 (the form in which small teaching models are put on a page)."""
+"""Models published as one JSON file: `{"config": {…}, "<tensor>": {"shape", "dtype", "data"}}` with base64 data, as
+used by small teaching models on web pages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, "torch
 
 
 def json_model(folder: Path) -> Path | None:
-    """The folder's `*-model.json`, if that is what it holds."""
+    """The only `*-model.json` of a folder, or None."""
     found = sorted(folder.glob("*-model.json"))
     return found[0] if len(found) == 1 else None
 
 
 def read_json_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(config, tensors). Any object with a shape and data is a tensor."""
+    """Returns (config, tensors). Every entry but the config must be a tensor."""
     data = read_json(path)
     config = data.get("config")
     if not isinstance(config, dict):
@@ -42,7 +42,7 @@ def _tensor(path: Path, name: str, value: Any) -> Tensor:
     try:
         raw = base64.b64decode(value["data"], validate=True)
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: {name!a:.80}: its data is not base64: {error}") from error
+        raise CheckpointError(f"{path}: {name!a:.80}: data is not base64: {error}") from error
     if len(raw) != math.prod(shape) * dtype.itemsize:
         raise CheckpointError(
             f"{path}: {name!a:.80} has {len(raw)} bytes, but shape {shape} needs {math.prod(shape) * dtype.itemsize}"

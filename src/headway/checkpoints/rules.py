@@ -1,9 +1,9 @@
-"""Reversible rules between our tensor names and somebody else's (idea: litgpt's template map and
-transformers 5's reversible operations). Knows no family.
+"""Reversible rules between Headway's tensor names ("ours") and those of another library ("theirs"). The idea is from
+litgpt's template map and the reversible operations of transformers 5.
 
-A rule's names are templates: `{i}` stands for a number, and a template may name a parameter or a module, whose `weight`
-and `bias` are then carried over by the same rule. Rules for parts that a model does not have are passed over. It is
-strict both ways: every parameter is filled by one rule, every source tensor is used or knowingly dropped.
+The names of a rule are templates: `{i}` is a number, and a template may name a parameter, or a module whose `weight`
+and `bias` both follow the rule. Rules for parts that a model lacks are skipped. Both directions are strict: every
+parameter is filled by exactly one rule, and every source tensor is used or explicitly dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A tensor of theirs that is knowingly not used; `theirs` is a shell pattern."""
+    """A tensor of theirs that is not used; `theirs` is a shell pattern."""
 
     theirs: str
     why: str
@@ -41,7 +41,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor of theirs that follows from the config: checked when read, written again when their files have it."""
+    """A tensor of theirs that is determined by the config: checked when reading, and saved if `written`."""
 
     theirs: str
     shape: tuple[int, ...]
@@ -51,8 +51,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class Alias:
-    """Another name of the same tensor (a tied copy, an older spelling): a file may have either, or both if they are
-    equal; it is not written."""
+    """Another name of the same tensor (tied or renamed): a file may have either, or both if they are equal. It is not
+    saved."""
 
     theirs: str
     of: str
@@ -60,7 +60,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Copied:
-    """A tensor of theirs that nothing uses, yet their model holds: not read, written as a copy of another."""
+    """A tensor that their model has but does not use: not read, saved as a copy of another."""
 
     theirs: str
     of: str
@@ -74,17 +74,17 @@ def same(ours: str, theirs: str) -> Rule:
 
 
 def modules(table: Mapping[str, str]) -> list[Rule]:
-    """{ours: theirs}, each the same tensor under another name."""
+    """Rules that only rename, from a table {ours: theirs}."""
     return [same(ours, theirs) for ours, theirs in table.items()]
 
 
 def transposed(ours: str, theirs: str) -> Rule:
-    """A matrix stored the other way round; vectors stay."""
-    return Rule((ours,), theirs, lambda t: (_turn(t),), lambda ts: _turn(ts[0]))
+    """A transposed matrix; vectors are unchanged."""
+    return Rule((ours,), theirs, lambda t: (_transpose(t),), lambda ts: _transpose(ts[0]))
 
 
 def shaped(ours: str, theirs: str, *, ours_shape: Sequence[int], theirs_shape: Sequence[int]) -> Rule:
-    """The same numbers in the same order under another shape (a bias kept as a row, patches kept as a convolution)."""
+    """The same values reshaped (for example a patch projection stored as a convolution)."""
     return Rule((ours,), theirs, lambda t: (t.reshape(*ours_shape),), lambda ts: ts[0].reshape(*theirs_shape))
 
 
@@ -92,16 +92,16 @@ def fused(ours: Sequence[str], theirs: str, *, transpose: bool = False) -> Rule:
     """Several equal-sized projections of ours kept as one of theirs (q, k and v in one matrix)."""
 
     def to_ours(t: Tensor) -> Sequence[Tensor]:
-        return (_turn(t) if transpose else t).chunk(len(ours), dim=0)
+        return (_transpose(t) if transpose else t).chunk(len(ours), dim=0)
 
     def to_theirs(ts: Sequence[Tensor]) -> Tensor:
         whole = torch.cat(list(ts), dim=0)
-        return _turn(whole) if transpose else whole
+        return _transpose(whole) if transpose else whole
 
     return Rule(tuple(ours), theirs, to_ours, to_theirs)
 
 
-def _turn(t: Tensor) -> Tensor:
+def _transpose(t: Tensor) -> Tensor:
     return t.t() if t.ndim == 2 else t
 
 
@@ -126,41 +126,41 @@ def expand(rules: Iterable[AnyRule], ours: Iterable[str]) -> list[Rule]:
             out.append(Rule(tuple(concrete[:-1]), concrete[-1], rule.to_ours, rule.to_theirs))
     missing = [name for name in names if name not in filled]
     if missing:
-        raise CheckpointError(f"no rule fills {_some(missing)}")
+        raise CheckpointError(f"no rule fills {_list_names(missing)}")
     return out
 
 
 def to_ours(source: Mapping[str, Tensor], rules: Sequence[AnyRule], ours: Iterable[str]) -> dict[str, Tensor]:
-    """Their tensors under our names."""
+    """Convert their tensors to our names."""
     out: dict[str, Tensor] = {}
     used: set[str] = set()
     missing: list[str] = []
     concrete = expand(rules, ours)
-    claimed = {rule.theirs for rule in concrete}
-    aliases = {name: of for name, of in _aliases(source, rules) if name not in claimed}
-    instead = {of: name for name, of in aliases.items() if of not in source}
+    used_by_rules = {rule.theirs for rule in concrete}
+    aliases = {name: of for name, of in _aliases(source, rules) if name not in used_by_rules}
+    replacement = {of: name for name, of in aliases.items() if of not in source}
     for rule in concrete:
-        name = instead.get(rule.theirs, rule.theirs)
+        name = replacement.get(rule.theirs, rule.theirs)
         if name not in source:
             missing.append(name)
             continue
         used.add(name)
         out.update(zip(rule.ours, rule.to_ours(source[name]), strict=True))
     for name in aliases.keys() - used:
-        of = instead.get(aliases[name], aliases[name])
+        of = replacement.get(aliases[name], aliases[name])
         if not torch.equal(source[name], source[of]):
-            raise CheckpointError(f"{name} should be tied to {of} but differs: set tie_word_embeddings to false")
+            raise CheckpointError(f"{name} should be tied to {of} but differs; set tie_word_embeddings to false")
         used.add(name)
     if missing:
-        raise CheckpointError(f"the file has no {_some(missing)}, which the model needs")
-    left = [name for name in source if name not in used and not _accounted(name, source, rules)]
-    if left:
-        raise CheckpointError(f"the file has {_some(left)}, which nothing in the model uses")
+        raise CheckpointError(f"the file has no {_list_names(missing)}, which the model needs")
+    unused = [name for name in source if name not in used and not _is_unused(name, source, rules)]
+    if unused:
+        raise CheckpointError(f"the file has {_list_names(unused)}, which the model does not use")
     return out
 
 
 def to_theirs(state: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> dict[str, Tensor]:
-    """Our tensors under their names: the inverse of `to_ours`."""
+    """Convert our tensors to their names: the inverse of `to_ours`."""
     out = {
         rule.theirs: rule.to_theirs([state[name] for name in rule.ours]).contiguous() for rule in expand(rules, state)
     }
@@ -177,7 +177,7 @@ def _pattern(template: str, tail: str = "") -> re.Pattern[str]:
 
 
 def _aliases(source: Iterable[str], rules: Sequence[AnyRule]) -> list[tuple[str, str]]:
-    """(an alias that the file has, the name it stands for)."""
+    """Pairs (alias in the file, name of the same tensor)."""
     patterns = [(_pattern(rule.theirs), rule.of) for rule in rules if isinstance(rule, Alias)]
     return [
         (name, of.replace("{i}", match.groupdict().get("i") or ""))
@@ -187,19 +187,19 @@ def _aliases(source: Iterable[str], rules: Sequence[AnyRule]) -> list[tuple[str,
     ]
 
 
-def _accounted(name: str, source: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> bool:
+def _is_unused(name: str, source: Mapping[str, Tensor], rules: Sequence[AnyRule]) -> bool:
     for rule in rules:
         if isinstance(rule, Dropped) and fnmatchcase(name, rule.theirs):
             return True
         if isinstance(rule, Constant) and name == rule.theirs:
-            found = source[name]  # its shape first: the config's may take more memory than there is
+            found = source[name]  # compare the shape first: that of the config may need too much memory
             if tuple(found.shape) != rule.shape or not torch.allclose(rule.make().to(found.dtype), found, atol=1e-4):
-                raise CheckpointError(f"{name} is not what the config says it must be")
+                raise CheckpointError(f"{name} does not have the values the config determines")
             return True
         if isinstance(rule, Copied) and name == rule.theirs:
             return True
     return False
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
+def _list_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

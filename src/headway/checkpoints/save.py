@@ -1,7 +1,4 @@
-"""Checkpoints: tensors and JSON written so that a reader finds the old file or the new one, never half of either.
-
-Each file is written beside its place, flushed to disk, then renamed over it: a rename is atomic, a write is not.
-"""
+"""Saves tensors and JSON atomically: a reader finds the old file or the new one, never a part."""
 
 import hashlib
 import json
@@ -25,7 +22,7 @@ INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SHARD_BYTES = 5 * 2**30
 STORABLE = {torch_name for torch_name, _ in DTYPES.values()}
-HEADER_BYTES_PER_TENSOR = 160  # beside its name: dtype, shape and offsets, written long
+HEADER_BYTES_PER_TENSOR = 160  # dtype, shape and offsets, at most; without the name
 
 
 def save_tensors(
@@ -35,9 +32,9 @@ def save_tensors(
     shard_bytes: int = SHARD_BYTES,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model folder's weights, as one file or as shards with an index, in place of any that were there.
+    """Write the weights of a model folder, as one file or as shards with an index, replacing existing ones.
 
-    Every new file is complete on disk before the first old one goes. `metadata` is {"format": "pt"} unless given.
+    All new files are complete on disk before the first old one is removed. `metadata` defaults to {"format": "pt"}.
     """
     folder = Path(folder)
     metadata = {"format": "pt"} if metadata is None else dict(metadata)
@@ -54,7 +51,7 @@ def save_tensors(
             partials[INDEX] = written.enter_context(_partial(folder / INDEX))
             partials[INDEX].write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
             _sync(partials[INDEX])
-            # Shards without an index are no model, so a crash between the renames is noticed, never a mixture.
+            # Shards without an index are not read, so a crash between the renames never leaves a mixture.
             (folder / INDEX).unlink(missing_ok=True)
         for file, partial in partials.items():
             os.replace(partial, folder / file)
@@ -118,7 +115,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _check_storable(name: str, tensor: Tensor) -> None:
     if tensor.is_meta:
-        raise CheckpointError(f"tensor {name!a} cannot be saved: it has a shape and no data")
+        raise CheckpointError(f"tensor {name!a} cannot be saved: it is on the meta device")
     if tensor.layout != torch.strided or str(tensor.dtype).removeprefix("torch.") not in STORABLE:
         raise CheckpointError(
             f"tensor {name!a} cannot be saved: no safetensors form for {tensor.layout} {tensor.dtype}"
@@ -126,7 +123,7 @@ def _check_storable(name: str, tensor: Tensor) -> None:
 
 
 def _split(tensors: Mapping[str, Tensor], shard_bytes: int) -> list[list[str]]:
-    """Names in their order, cut where the next tensor would make a file, or its header, too large."""
+    """Names in order, split where the next tensor would make a file or its header too large."""
     shards: list[list[str]] = [[]]
     data = header = 0
     for name, tensor in tensors.items():
@@ -141,22 +138,22 @@ def _split(tensors: Mapping[str, Tensor], shard_bytes: int) -> list[list[str]]:
 
 
 def _index(tensors: Mapping[str, Tensor], files: list[str], shards: list[list[str]]) -> dict[str, Any]:
-    places = {name: file for file, names in zip(files, shards, strict=True) for name in names}
-    return {"metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())}, "weight_map": places}
+    weight_map = {name: file for file, names in zip(files, shards, strict=True) for name in names}
+    return {"metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())}, "weight_map": weight_map}
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     needed = sum(tensor.nbytes for tensor in tensors.values())
     try:
-        save_file(_apart(tensors), path, metadata=metadata)
-        path.chmod(path.parent.stat().st_mode & 0o666)  # save_file leaves it to the owner alone
+        save_file(_unshared(tensors), path, metadata=metadata)
+        path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by the owner only
         _sync(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path.parent}: {needed} bytes of weights cannot be written: {error}") from error
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as the format wants them: on the CPU, contiguous, no two sharing memory."""
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors on the CPU, contiguous, without shared storage, as the format requires."""
     ready: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
@@ -171,4 +168,4 @@ def _json(path: Path, value: Any, *, sort_keys: bool = False) -> str:
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n"
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: not a value JSON can hold: {error}") from error
+        raise CheckpointError(f"{path}: not representable in JSON: {error}") from error

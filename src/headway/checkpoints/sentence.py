@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says beside its model: pooling, normalisation, length."""
+"""Pooling, normalisation and length settings of a sentence-transformers folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.checkpoints.header import is_plain, parse_json, read_bounded, read_json
+from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
 from headway.checkpoints.save import replacing
 from headway.errors import CheckpointError, ConfigError
 
@@ -19,7 +19,7 @@ class SentenceSettings:
 
 
 def sentence_settings(folder: Path | None) -> SentenceSettings:
-    """What a sentence-transformers folder says about pooling, normalisation and length."""
+    """Read the settings of a sentence-transformers folder; the defaults if it is not one."""
     if folder is None or not (folder / "modules.json").exists():
         return SentenceSettings()
     pooling, normalize, limit = "mean", False, None
@@ -46,12 +46,12 @@ def _pooling(settings: dict[str, Any], where: Path) -> str:
     else:
         chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
     if len(chosen) != 1 or chosen[0] is None:
-        raise ConfigError(f"{where}/config.json: this way of pooling is not supported: {settings}")
+        raise ConfigError(f"{where}/config.json: this pooling is not supported: {settings}")
     return chosen[0]
 
 
 def copy_sentence_files(source: Path | None, target: Path) -> None:
-    """What says how to pool and normalise goes along with the model."""
+    """Copy the files with the pooling and normalisation settings."""
     if source is None or source == target or not (source / "modules.json").exists():
         return
     names = ["modules.json", "sentence_bert_config.json"]
@@ -63,13 +63,13 @@ def copy_sentence_files(source: Path | None, target: Path) -> None:
 
 
 def _modules(folder: Path) -> list[dict[str, str]]:
-    """What modules.json lists: each a type, by name only, and a path inside the folder."""
+    """The entries of modules.json: each has a type name and a path inside the folder."""
     path = folder / "modules.json"
     found = parse_json(read_bounded(path), path, kind=list)
     for module in found:
         if not isinstance(module, dict) or not all(isinstance(module.get(key), str) for key in ("type", "path")):
             raise CheckpointError(f"{path}: expected a list of objects with a type and a path")
-        inside = not module["path"] or is_plain(module["path"])
+        inside = not module["path"] or is_safe_name(module["path"])
         if not inside or not (folder / module["path"]).resolve().is_relative_to(folder.resolve()):
-            raise CheckpointError(f"{path}: {module['path']!a:.80} leads out of the folder")
+            raise CheckpointError(f"{path}: {module['path']!a:.80} is outside the folder")
     return found

@@ -47,10 +47,10 @@ def evaluate(
 
     options: dict[str, Any] = {"beams": beams} if beams else {}
     with together() as world:
-        if world.main:
+        if world.is_main:
             note_unfinished(model)
         scores = jobs.evaluate(load(model, weights=weights), data, **reading, **options)
-    if not world.main:
+    if not world.is_main:
         return
     if as_json:
         say(json.dumps(scores))
@@ -116,9 +116,9 @@ def answer_all(
     from headway import jobs
     from headway.bundle import load
 
-    if world.main:
+    if world.is_main:
         note_unfinished(model)
-    texts = world.share(world.first(lambda: inputs_of(inputs, file)))
+    texts = world.broadcast(world.run_on_main(lambda: inputs_of(inputs, file)))
     bundle = load(model, weights=weights)
     generates = jobs.generates(bundle)
     told_how = [name.replace("_", "-") for name in options if name != "n"]
@@ -131,15 +131,15 @@ def answer_all(
         options["on_text"] = lambda text: print(text, end="", flush=True)
     misfits = 0
     answers = jobs.run(bundle, texts, **options)
-    for given, answer in with_progress(answers, len(texts)) if world.main else answers:
+    for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
         misfits += jobs.misfits(answer)
-        if not world.main:
+        if not world.is_main:
             continue
         if as_json:
             say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False))
         else:
             say("" if aloud else jobs.shown(answer))
-    if misfits and world.main:
+    if misfits and world.is_main:
         typer.echo(f"note: {misfits} of the answers do not fit the constraint: they ended before they were whole; "
                    "give them more room (--max-new-tokens)", err=True)  # fmt: skip
     if misfits:

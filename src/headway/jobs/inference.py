@@ -18,7 +18,7 @@ from headway.jobs.run_config import Paths, listed
 from headway.jobs.training import task_of
 from headway.tasks.distributed import distributed_map, use_ranks, world_size
 from headway.tasks.task import Task, batches
-from headway.training.distributed import World, join
+from headway.training.distributed import World, init_distributed
 
 CHUNK = 64  # inputs answered together
 FEW = 6  # numbers of a long list that are shown
@@ -28,7 +28,7 @@ FEW = 6  # numbers of a long list that are shown
 def together() -> Iterator[World]:
     """While inside, `evaluate` and `run` are spread over the processes that torchrun started, if it did: all of them
     must come here, and all get the same answers."""
-    world = join(torch.device("cpu"))
+    world = init_distributed(torch.device("cpu"))
     with use_ranks(world):
         yield world
 

@@ -12,7 +12,7 @@ from headway.training import step_dump
 from headway.training.distributed import pick_device
 
 
-def replay(folder: str | Path) -> step_dump.Replayed:
+def replay(folder: str | Path) -> step_dump.ReplayResult:
     """`folder` is RUN/training/autopsy-STEP; the model's shape and task are the run's."""
     path = Path(folder)
     run = path.absolute().parent.parent

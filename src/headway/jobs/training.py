@@ -32,7 +32,7 @@ from headway.tasks.batches import ExampleSource, StreamSource, prepare
 from headway.tasks.default import default_task
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
-from headway.training.distributed import join, pick_device
+from headway.training.distributed import init_distributed, pick_device
 from headway.training.loop import FitResult, fit
 from headway.training.lora import add_lora, freeze, merge_lora
 from headway.training.progress import ProgressLine
@@ -144,17 +144,17 @@ def run_plan(
     """Trains by `plan` in `folder`. The first process lays the run out on disk; then every process, and every resumed
     run, begins by opening it there, so that all of them begin alike."""
     settings, data = plan.settings(), open_data(plan)
-    world = join(pick_device(settings.device))
-    resume = world.share(resume or started_again(folder))
-    if say is None or not world.main:
+    world = init_distributed(pick_device(settings.device))
+    resume = world.broadcast(resume or started_again(folder))
+    if say is None or not world.is_main:
         say = _silent
     if not resume:
-        world.first(lambda: lay_out(plan, folder, data, say=say))
+        world.run_on_main(lambda: lay_out(plan, folder, data, say=say))
     bundle = load(folder)
     task = task_of(bundle)
-    report = world.first(lambda: announce(plan, data, bundle, say))
+    report = world.run_on_main(lambda: announce(plan, data, bundle, say))
     if resume and world.size > 1:  # should the examples be damaged, one process prepares them again
-        world.first(lambda: make_source(task, data, folder, settings=settings, say=say))
+        world.run_on_main(lambda: make_source(task, data, folder, settings=settings, say=say))
     source = make_source(task, data, folder, settings=settings, say=say)
     cut = task.ledger.lines()
     for line in cut:
@@ -162,7 +162,7 @@ def run_plan(
     held = first(data.valid, EVALUATED)
     if not held:
         raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
-    begun = resume and world.share(bool(states(folder / "training")))
+    begun = resume and world.broadcast(bool(states(folder / "training")))
     if resume and not begun:
         say("no state had been saved yet, so the run begins at its first step")
     result = fit(

@@ -24,7 +24,7 @@ class Ranks(Protocol):
     @property
     def size(self) -> int: ...
 
-    def gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Every rank's value, in order of rank."""
 
 
@@ -66,7 +66,7 @@ def distributed_map(parts: Sequence[Part], work: Callable[[Part], Found]) -> Ite
         problem = error
     finally:
         _ranks.reset(token)
-    told = ranks.gather((own, problem and str(problem)))
+    told = ranks.all_gather((own, problem and str(problem)))
     for _, reason in told:
         if reason is not None:
             raise problem or HeadwayError(reason)

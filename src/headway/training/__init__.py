@@ -1,1 +1,1 @@
-"""The one loop – optimiser, schedule, resume, distributed, log. There is no second loop anywhere."""
+"""The training loop: optimiser, schedule, resume, distributed, log."""

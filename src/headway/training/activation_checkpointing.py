@@ -1,4 +1,4 @@
-"""Activation checkpointing (Chen et al. 2016). Blocks keep their input and run again going back."""
+"""Activation checkpointing (Chen et al. 2016): store the inputs of each block, recompute the rest in backward."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from headway.errors import ConfigError
 
 
 @contextmanager
-def recomputed(model: nn.Module) -> Iterator[None]:
-    """While inside, every module marked `is_block` trades time for memory; its random stream is replayed."""
+def checkpoint_blocks(model: nn.Module) -> Iterator[None]:
+    """Within the context, checkpoint the activations of every module with `is_block = True`. The random state is
+    restored for the recomputation, so dropout masks are the same."""
     blocks = [module for module in model.modules() if getattr(module, "is_block", False)]
     if not blocks:
         raise ConfigError("checkpoint_activations: this model has no blocks to recompute; leave it off")
     for block in blocks:
-        object.__setattr__(block, "forward", _twice(block.forward))
+        object.__setattr__(block, "forward", _checkpointed(block.forward))
     try:
         yield
     finally:
@@ -28,7 +29,7 @@ def recomputed(model: nn.Module) -> Iterator[None]:
             object.__delattr__(block, "forward")
 
 
-def _twice(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)

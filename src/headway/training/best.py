@@ -1,4 +1,4 @@
-"""The best weights so far, by one score, kept in a file of their own until the run ends."""
+"""The best weights so far by one score, stored in a file of their own until the run ends."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from headway.training.state import load_tensors, save_tensors, sha256
 
 
 @dataclass(frozen=True)
-class Best:
+class BestCheckpoint:
     path: Path
     score: str
     higher_is_better: bool
 
-    def judge(self, scores: dict[str, float], model: nn.Module, *, status: Status, world: World) -> None:
-        """Keep the present weights if their score is the best so far; else count another try without luck."""
+    def update(self, scores: dict[str, float], model: nn.Module, *, status: Status, world: World) -> None:
+        """Save the current weights if their score is the best so far; otherwise count one more evaluation without
+        improvement."""
         if self.score not in scores:
-            raise TrainingError(f"score: {self.score!r} was not among those evaluated ({', '.join(scores)})")
+            raise TrainingError(f"score: {self.score!r} is not among the evaluated scores ({', '.join(scores)})")
         value = scores[self.score]
-        if math.isnan(value) or not self._better(value, status.best):
+        if math.isnan(value) or not self._improves(value, status.best):
             status.unimproved += 1
             return
-        digest = world.share(world.first(lambda: save_tensors(self.path, model.state_dict())))
+        digest = world.broadcast(world.run_on_main(lambda: save_tensors(self.path, model.state_dict())))
         status.best, status.best_step, status.best_sha256, status.unimproved = value, status.step, digest, 0
 
     def restore(self, model: nn.Module, *, status: Status, world: World) -> str | None:
-        """Put the best weights into the model; why not, if the file no longer holds them."""
-        intact = world.first(lambda: self.path.exists() and sha256(self.path) == status.best_sha256)
-        if not world.share(intact):
+        """Load the best weights into the model. Returns a warning if the file no longer holds them."""
+        intact = world.run_on_main(lambda: self.path.exists() and sha256(self.path) == status.best_sha256)
+        if not world.broadcast(intact):
             return f"{self.path}: no longer holds the best weights (of step {status.best_step}); the last ones are kept"
         model.load_state_dict(load_tensors(self.path))
         return None
 
-    def _better(self, value: float, best: float | None) -> bool:
+    def _improves(self, value: float, best: float | None) -> bool:
         return best is None or (value > best if self.higher_is_better else value < best)

@@ -1,8 +1,8 @@
-"""One process or several, seen the same way. PyTorch does the work: torchrun starts, DDP sums gradients.
+"""One process or several behind one interface, on top of PyTorch: torchrun starts the ranks, DDP averages gradients.
 
-What the ranks must agree on (counts, the clock, whether to stop) goes through a group of its own on the CPU.
-With `torchrun --max-restarts` set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1: else the new processes look for the dead ones
-(pytorch issue 135712).
+Counts, the clock and the decision to stop are exchanged through a process group of their own on the CPU. With
+`torchrun --max-restarts` set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, otherwise the restarted processes wait for the ones
+that are gone (pytorch issue 135712).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.errors import HeadwayError, TrainingError
-from headway.training.ema import Average
+from headway.training.ema import EMA
 from headway.training.muon import Muon
 from headway.training.optim import Optimizers
 
@@ -30,53 +30,56 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class World:
+    """The rank of this process, the number of ranks, and the collective operations on host values."""
+
     rank: int = 0
     size: int = 1
     group: Any = None
 
     @property
-    def main(self) -> bool:
+    def is_main(self) -> bool:
         return self.rank == 0
 
-    def sum(self, *numbers: float) -> list[float]:
-        """Each number summed over the ranks."""
+    def all_reduce(self, *numbers: float) -> list[float]:
+        """The sum of each number over the ranks."""
         if self.size == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(total, group=self.group)
         return total.tolist()
 
-    def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, in order of rank."""
+    def all_gather(self, value: Any) -> list[Any]:
+        """The value of every rank, ordered by rank."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def share(self, value: Any) -> Any:
-        """The first rank's value."""
+    def broadcast(self, value: Any) -> Any:
+        """The value of rank 0, on every rank."""
         values = [value]
         if self.size > 1:
             dist.broadcast_object_list(values, src=0, group=self.group)
         return values[0]
 
-    def first(self, action: Callable[[], Result]) -> Result | None:
-        """Let the first rank act, alone; if it fails, every rank fails with its reason."""
+    def run_on_main(self, action: Callable[[], Result]) -> Result | None:
+        """Run `action` on rank 0 only; the other ranks wait and get None. A HeadwayError on rank 0 is raised on every
+        rank."""
         problem: HeadwayError | None = None
         result: Result | None = None
-        if self.main:
+        if self.is_main:
             try:
                 result = action()
             except HeadwayError as error:
                 problem = error
-        reason = self.share(problem and str(problem))
+        reason = self.broadcast(problem and str(problem))
         if reason is not None:
             raise problem or TrainingError(reason)
         return result
 
 
-class Parallel(DistributedDataParallel):
-    """DDP that shows the attributes of the model inside, so that a loss need not know it is wrapped."""
+class AttributeDDP(DistributedDataParallel):
+    """DDP that forwards unknown attributes to the wrapped model, so that a loss function can use them."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -86,63 +89,66 @@ class Parallel(DistributedDataParallel):
 
 
 class Replica:
-    """A rank has all of the model, and that is what learns. (`Shards` spreads it over the ranks instead.)"""
+    """A whole copy of the model on every rank, with DDP if there are several. `FSDPReplica` shards it instead.
+
+    `model` is the whole model, `trained` the module whose parameters the optimiser updates, `parallel` the module whose
+    backward averages gradients over the ranks.
+    """
 
     muon = Muon
 
     def __init__(self, model: nn.Module, world: World, device: torch.device) -> None:
-        self.model = self.learner = model.to(device)
+        self.model = self.trained = model.to(device)
         self.world, self.device = world, device
-        # whose backward pass averages gradients over the ranks
-        self.parallel = Parallel(model, find_unused_parameters=True) if world.size > 1 else model
+        self.parallel = AttributeDDP(model, find_unused_parameters=True) if world.size > 1 else model
 
-    def unsynced(self) -> AbstractContextManager[Any]:
-        """Gradients stay with their rank while inside: not the last micro-batch."""
-        return self.parallel.no_sync() if isinstance(self.parallel, Parallel) else nullcontext()
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Context in which gradients are accumulated without averaging, for all micro-batches but the last."""
+        return self.parallel.no_sync() if isinstance(self.parallel, AttributeDDP) else nullcontext()
 
-    def number(self, value: Tensor) -> Tensor:
-        """What was computed of all gradients, on every rank."""
+    def full_tensor(self, value: Tensor) -> Tensor:
+        """A value computed from all gradients, as a plain tensor on every rank."""
         return value
 
-    def gather(self) -> None:
-        """Fill the model with what was learnt."""
+    def gather_weights(self) -> None:
+        """Copy the trained weights into `model`."""
 
     @contextmanager
-    def kept(self, average: Average | None = None) -> Iterator[nn.Module]:
-        """While inside, the model is whole, on the device, and has the learnt weights, or their average."""
-        with average.applied() if average is not None else nullcontext():
+    def full_model(self, ema: EMA | None = None) -> Iterator[nn.Module]:
+        """Context in which `model` is whole, on the device, and holds the trained weights or their EMA."""
+        with ema.applied() if ema is not None else nullcontext():
             yield self.model
 
-    def keep(self, average: Average | None) -> None:
-        """Leave the model with the learnt weights, or their average."""
-        if average is not None:
-            with average.applied():
+    def finish(self, ema: EMA | None) -> None:
+        """Leave `model` with the trained weights or their EMA."""
+        if ema is not None:
+            with ema.applied():
                 averaged = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(averaged)
 
-    def gathered(self, state: Any) -> Any:
-        """A state as one process has it; other ranks than the first may get less."""
+    def gather_state(self, state: Any) -> Any:
+        """A state dict with whole tensors. It is complete on rank 0 only."""
         return state
 
-    def load(self, state: dict[str, Any], optimizers: Optimizers, average: Average | None) -> None:
-        """Put back the parts of a state that belong to parameters."""
+    def load(self, state: dict[str, Any], optimizers: Optimizers, ema: EMA | None) -> None:
+        """Load weights, optimiser state and EMA from a saved training state."""
         self.model.load_state_dict(state["model"])
         optimizers.load_state_dict(state["optimizer"])
-        if average is not None:
-            average.load_state_dict(state["average"])
+        if ema is not None:
+            ema.load_state_dict(state["average"])
 
 
-def spread(model: nn.Module, world: World, *, shard: str, device: torch.device) -> Replica:
-    """The model as this rank has it."""
+def distribute(model: nn.Module, world: World, *, shard: str, device: torch.device) -> Replica:
+    """Place the model on this rank's device, whole or sharded (`shard="full"`)."""
     if shard == "none" or world.size == 1:
         return Replica(model, world, device)
-    from headway.training.fsdp import Shards  # half a second that others need not wait
+    from headway.training.fsdp import FSDPReplica  # the import takes half a second
 
-    return Shards(model, world, device)
+    return FSDPReplica(model, world, device)
 
 
 def pick_device(name: str) -> torch.device:
-    """The device by name; `auto` takes this process's accelerator if there is one."""
+    """The device by name; `auto` is this process's accelerator if there is one."""
     if name != "auto":
         return torch.device(name)
     if torch.cuda.is_available():
@@ -150,12 +156,12 @@ def pick_device(name: str) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def join(device: torch.device) -> World:
-    """The world torchrun describes in the environment. A process joins it once, for as long as it lives."""
+def init_distributed(device: torch.device) -> World:
+    """The ranks that torchrun describes in the environment. Initialises the process group once per process."""
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return World()
-    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))  # what the first rank does alone may take long
+    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))  # the other ranks wait long for run_on_main
     return World(rank=dist.get_rank(), size=dist.get_world_size(), group=group)

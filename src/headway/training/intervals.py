@@ -1,4 +1,4 @@
-"""How long a run is and how often it pauses to evaluate and to save, measured in steps, epochs or time."""
+"""The length of a run and the intervals between evaluations and saves, in steps, epochs or time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 from headway.training.protocols import Status
 from headway.training.settings import Every, Settings, interval
 
-SHARE = 0.03  # of the time that saving by the clock may take
+SAVE_TIME_SHARE = 0.03  # upper bound on the share of time spent saving when save_every is a time
 
 
-class Pace:
+class Intervals:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.marks = {"eval_every": 0.0, "save_every": 0.0}  # the clock when each was last done
-        self.cost = 0.0  # seconds the dearest save took
+        self.marks = {"eval_every": 0.0, "save_every": 0.0}  # elapsed seconds when each was last done
+        self.longest_save = 0.0  # seconds
 
-    def planned(self, status: Status, batches: int) -> int:
-        """How many steps the run will have had at its end, if every epoch has as many `batches` as this one."""
+    def planned_steps(self, status: Status, batches: int) -> int:
+        """Total steps of the run, if every epoch has as many `batches` as this one."""
         settings = self.settings
         if settings.steps:
             return settings.steps
@@ -26,8 +26,8 @@ class Pace:
         progress = max(status.elapsed / (settings.minutes * 60), 1e-6)
         return max(status.step + 1, math.ceil(max(status.step, 1) / progress))
 
-    def ended(self, status: Status) -> str | None:
-        """Why the run is over, if it is."""
+    def stop_reason(self, status: Status) -> str | None:
+        """The setting that ends the run now, or None."""
         settings = self.settings
         if settings.patience and status.unimproved >= settings.patience:
             return "patience"
@@ -40,28 +40,31 @@ class Pace:
         return None
 
     def due(self, name: str, status: Status) -> bool:
-        """Whether it is time for what the setting `name` says."""
+        """Whether the interval of the setting `name` has passed."""
         every: Every = getattr(self.settings, name)
         unit, size = interval(name, every)
         if unit == "seconds":
-            apart = max(size, self.cost / SHARE) if name == "save_every" else size
+            apart = max(size, self.longest_save / SAVE_TIME_SHARE) if name == "save_every" else size
             return status.elapsed - self.marks[name] >= apart
         if unit == "epoch":
             return status.position == 0 and status.step > 0
         return size > 0 and status.step > 0 and status.step % size == 0
 
-    def done(self, name: str, status: Status) -> None:
+    def mark_done(self, name: str, status: Status) -> None:
         self.marks[name] = status.elapsed
 
-    def saved(self, status: Status, cost: float) -> str | None:
-        """A state was saved in `cost` seconds; what the user should know if that is too much for the interval."""
-        self.done("save_every", status)
+    def record_save(self, status: Status, seconds: float) -> str | None:
+        """Record the duration of a save. Returns a warning if saves take too long for the interval."""
+        self.mark_done("save_every", status)
         unit, size = interval("save_every", self.settings.save_every)
-        dearer = cost > self.cost
-        self.cost = max(cost, self.cost)
-        if unit != "seconds" or not dearer or cost <= size * SHARE:
+        longer = seconds > self.longest_save
+        self.longest_save = max(seconds, self.longest_save)
+        if unit != "seconds" or not longer or seconds <= size * SAVE_TIME_SHARE:
             return None
-        return f"a save takes {cost:.1f} s: states are {cost / SHARE:.0f} s apart, to cost no more than {SHARE:.0%}"
+        return (
+            f"a save takes {seconds:.1f} s: states are {seconds / SAVE_TIME_SHARE:.0f} s apart, "
+            f"to cost no more than {SAVE_TIME_SHARE:.0%}"
+        )
 
-    def restart(self, status: Status) -> None:
+    def reset(self, status: Status) -> None:
         self.marks = dict.fromkeys(self.marks, status.elapsed)

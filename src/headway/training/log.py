@@ -1,4 +1,4 @@
-"""What a run leaves to read – metrics.jsonl, curves.png, and, if asked for, the boards people use."""
+"""The log of a run: metrics.jsonl, curves.png, and optional experiment trackers."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from headway.training.step import Gradients
 Entry = dict[str, Any]
 
 
-class Journal:
-    """metrics.jsonl: one JSON object a line; a resumed run goes on from the length its state remembers."""
+class MetricsLog:
+    """metrics.jsonl: one JSON object per line. A resumed run truncates it to the length recorded in its state."""
 
     def __init__(self, path: Path | None, *, length: int = 0) -> None:
-        """Without a path the lines are only remembered: the part of every rank but the first."""
+        """Without a path (every rank but 0) entries are kept in memory only."""
         self.path = path
-        self.losses: list[str] = []
+        self.problems: list[str] = []
         self.history: list[Entry] = []
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
             missing = max(0, length - path.stat().st_size)
             if missing:
-                self.losses.append(f"{path}: {missing} bytes of the log are lost")
+                self.problems.append(f"{path}: {missing} bytes at the end of the log are missing")
             os.truncate(path, length - missing)
             for number, line in enumerate(path.read_bytes().splitlines(), start=1):
                 try:
                     self.history.append(json.loads(line))
                 except ValueError:
-                    self.losses.append(f"{path}:{number}: this line of the log is damaged")
+                    self.problems.append(f"{path}:{number}: this line of the log is damaged")
 
     def write(self, entry: Entry) -> None:
         entry = _finite(entry)
@@ -52,7 +52,7 @@ class Journal:
                 file.write(line)
 
     def length(self) -> int:
-        """How many bytes are safely on the disk."""
+        """Bytes of the log, after flushing it to the disk."""
         if self.path is None:
             return 0
         self.path.touch()
@@ -61,45 +61,45 @@ class Journal:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no NaN and no infinity: they become null."""
+    """NaN and infinity as None: JSON has neither."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Window:
-    """Sums since the last line of the log, left on the device until the line is written."""
+class RunningMetrics:
+    """Sums since the last log line, kept on the device until the line is written."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
         self.norms: Tensor | None = None
         self.count = self.rows = self.steps = self.skipped = 0
-        self.began = monotonic()
+        self.started = monotonic()
 
-    def add(self, found: Gradients) -> None:
-        for name, value in {"loss": found.total, **found.parts}.items():
+    def add(self, gradients: Gradients) -> None:
+        for name, value in {"loss": gradients.total, **gradients.parts}.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
-        if found.ready:
-            self.norms = found.norm if self.norms is None else self.norms + found.norm
-        self.count += found.count
-        self.rows += found.rows
+        if gradients.usable:
+            self.norms = gradients.norm if self.norms is None else self.norms + gradients.norm
+        self.count += gradients.count
+        self.rows += gradients.rows
         self.steps += 1
-        self.skipped += not found.ready
+        self.skipped += not gradients.usable
 
     def read(self, world: World, *, unit: str) -> dict[str, float]:
-        """Means over the window and over all ranks."""
-        ranks = world.gather({name: float(value) for name, value in self.sums.items()})
+        """Means since the last log line, over all ranks."""
+        ranks = world.all_gather({name: float(value) for name, value in self.sums.items()})
         names = dict.fromkeys(name for sums in ranks for name in sums)
         metrics = {name: sum(sums.get(name, 0.0) for sums in ranks) / self.count for name in names}
         if self.norms is not None:
             metrics["norm"] = float(self.norms) / (self.steps - self.skipped)
         if self.skipped:
             metrics["skipped"] = self.skipped
-        metrics["speed"] = (self.count if unit == "tokens" else self.rows) / max(monotonic() - self.began, 1e-9)
+        metrics["speed"] = (self.count if unit == "tokens" else self.rows) / max(monotonic() - self.started, 1e-9)
         return metrics
 
     def state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "began"}
+        return {name: value for name, value in vars(self).items() if name != "started"}
 
     def load(self, state: dict[str, Any], device: torch.device) -> None:
         vars(self).update(state)
@@ -108,7 +108,7 @@ class Window:
 
 
 def draw_curves(history: list[Entry], path: Path) -> None:
-    """Loss and scores over the steps, as a picture."""
+    """Plot loss and scores over the steps."""
     from matplotlib.figure import Figure
 
     losses = [(entry["step"], entry["loss"]) for entry in history if entry.get("loss") is not None]
@@ -133,7 +133,7 @@ def draw_curves(history: list[Entry], path: Path) -> None:
 
 class TensorBoard(Callback):
     def __init__(self, training: Path) -> None:
-        _need("tensorboard", "tensorboard")
+        _import_optional("tensorboard", "tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer = SummaryWriter(str(training / "tensorboard"))
@@ -150,29 +150,29 @@ class TensorBoard(Callback):
         self.writer.close()
 
 
-class Board(Callback):
-    """Weights & Biases and Trackio, which speak the same language."""
+class ExperimentTracker(Callback):
+    """Weights & Biases or Trackio, which have the same interface."""
 
     def __init__(self, module: str, training: Path) -> None:
-        self.board = _need(module, module)
-        self.board.init(project="headway", name=training.parent.name)
+        self.tracker = _import_optional(module, module)
+        self.tracker.init(project="headway", name=training.parent.name)
 
     def on_log(self, status: Status, metrics: dict[str, float]) -> None:
-        self.board.log({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
+        self.tracker.log({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
 
     def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
-        self.board.log({f"evaluation/{name}": value for name, value in scores.items()}, step=status.step)
+        self.tracker.log({f"evaluation/{name}": value for name, value in scores.items()}, step=status.step)
 
     def on_end(self, status: Status) -> None:
-        self.board.finish()
+        self.tracker.finish()
 
 
-def reporter(name: str, training: Path) -> Callback:
-    """The writer that `Settings.report` names."""
-    return TensorBoard(training) if name == "tensorboard" else Board(name, training)
+def make_tracker(name: str, training: Path) -> Callback:
+    """The tracker that an entry of `Settings.report` names."""
+    return TensorBoard(training) if name == "tensorboard" else ExperimentTracker(name, training)
 
 
-def _need(module: str, package: str) -> Any:
+def _import_optional(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:

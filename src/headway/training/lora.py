@@ -1,7 +1,7 @@
-"""Fine-tuning a part: low-rank adapters beside frozen linear layers (LoRA, Hu et al. 2022), and freezing.
+"""Low-rank adapters for frozen linear layers (LoRA, Hu et al. 2022), and freezing of parameters.
 
-An adapter adds B·A·x · alpha/rank to a layer's output. B starts at zero, so the adapted model starts as the very model
-it adapts. On disk an adapter has the layout of the PEFT library, with our module names.
+An adapter adds B·A·x · alpha/rank to the output of a layer. B is initialised to zero, so the adapted model initially
+computes the same function. On disk an adapter has the layout of the PEFT library, with Headway's module names.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from headway.training.optim import embedding_weights
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
 CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
-PLAIN = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False}
+SUPPORTED = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False}
 
 
 class LoRALinear(nn.Module):
+    """A frozen linear layer with a trainable low-rank adapter."""
+
     def __init__(self, base: nn.Linear, *, rank: int, alpha: float, dropout: float = 0.0):
         super().__init__()
         self.base = base.requires_grad_(False)
@@ -42,18 +44,19 @@ class LoRALinear(nn.Module):
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        seen = drop(x, self.dropout) if self.training and self.dropout else x
-        return self.base(x) + self.lora_B(self.lora_A(seen)) * (self.alpha / self.rank)
+        dropped = drop(x, self.dropout) if self.training and self.dropout else x
+        return self.base(x) + self.lora_B(self.lora_A(dropped)) * (self.alpha / self.rank)
 
     @torch.no_grad()
-    def merged(self) -> nn.Linear:
+    def merge(self) -> nn.Linear:
+        """Add the adapter to the weight of the linear layer, and return that layer."""
         self.base.weight.add_(self.lora_B.weight @ self.lora_A.weight, alpha=self.alpha / self.rank)
         return self.base
 
 
 @dataclass(frozen=True)
 class Trainable:
-    """How much of a model learns."""
+    """Trainable and total parameters of a model."""
 
     trainable: int
     total: int
@@ -64,13 +67,15 @@ class Trainable:
 
 def count_trainable(model: nn.Module) -> Trainable:
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
-    return Trainable(trainable=sum(size for size, learns in sizes if learns), total=sum(size for size, _ in sizes))
+    return Trainable(
+        trainable=sum(size for size, trainable in sizes if trainable), total=sum(size for size, _ in sizes)
+    )
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> Trainable:
-    """Stop training the parameters a pattern names, themselves or by a module they lie in."""
+    """Freeze the parameters that match a pattern, by their own name or that of a module they belong to."""
     parameters = dict(model.named_parameters())
-    for name in _chosen(parameters, patterns, what="parameter"):
+    for name in _matching_names(parameters, patterns, what="parameter"):
         parameters[name].requires_grad_(False)
     return count_trainable(model)
 
@@ -84,25 +89,26 @@ def add_lora(
     targets: Sequence[str] = (),
     also_train: Sequence[str] = (),
 ) -> list[str]:
-    """Adapt the linear layers that `targets` name (all of attention and feed-forward, if none is given), in place.
+    """Add adapters, in place, to the linear layers that match `targets` (by default all of attention and feed-forward).
 
-    All else is frozen, except what `also_train` names, such as a new head. Returns the names of the adapted layers.
+    All other parameters are frozen, except those that match `also_train`, such as a new head. Returns the names of the
+    adapted layers.
     """
     if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
         raise ConfigError(f"LoRA needs rank ≥ 1, alpha > 0, 0 ≤ dropout < 1; got {rank}, {alpha}, {dropout}")
     if adapters(model):
         raise ConfigError("the model already has LoRA adapters; merge them first")
-    tables = embedding_weights(model)  # to adapt an output layer tied to one would change the embedding when merged
+    tables = embedding_weights(model)  # merging the adapter of a tied output layer would change the embedding
     layers = {
         name: module
         for name, module in model.named_modules(remove_duplicate=False)
         if isinstance(module, nn.Linear) and module.weight not in tables
     }
-    names = _chosen(layers, targets, what="linear layer") if targets else _default_targets(layers)
-    learnt = _chosen(dict(model.named_parameters()), also_train, what="parameter")
+    names = _matching_names(layers, targets, what="linear layer") if targets else _default_targets(layers)
+    trained = _matching_names(dict(model.named_parameters()), also_train, what="parameter")
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in learnt)
-    wrapped: dict[nn.Module, LoRALinear] = {}  # a layer the model uses twice has one adapter
+        parameter.requires_grad_(name in trained)
+    wrapped: dict[nn.Module, LoRALinear] = {}  # a layer used twice has one adapter
     for name in names:
         layer = layers[name]
         if layer not in wrapped:
@@ -117,55 +123,55 @@ def adapters(model: nn.Module) -> dict[str, LoRALinear]:
 
 
 def merge_lora(model: nn.Module) -> list[str]:
-    """Fold every adapter into its layer: a plain model again, all of it trainable, with the adapted outputs."""
+    """Merge every adapter into its layer and remove it. The outputs stay the same; all parameters become trainable."""
     found = adapters(model)
-    plain = {adapter: adapter.merged() for adapter in set(found.values())}
+    merged = {adapter: adapter.merge() for adapter in set(found.values())}
     for name, adapter in found.items():
-        model.set_submodule(name, plain[adapter])
+        model.set_submodule(name, merged[adapter])
     model.requires_grad_(True)
     return list(found)
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """The adapters' tensors, and whatever else trains beside them."""
-    ours = {parameter for adapter in adapters(model).values() for parameter in adapter.parameters()}
+    """The tensors of the adapters and of all other trainable parameters."""
+    adapter_parameters = {parameter for adapter in adapters(model).values() for parameter in adapter.parameters()}
     frozen = {parameter for adapter in adapters(model).values() for parameter in adapter.base.parameters()}
     return {
         name: parameter.detach()
         for name, parameter in model.named_parameters()
-        if parameter not in frozen and (parameter in ours or parameter.requires_grad)
+        if parameter not in frozen and (parameter in adapter_parameters or parameter.requires_grad)
     }
 
 
 @torch.no_grad()
 def load_lora(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Fill in a model that has had `add_lora`; every tensor must have its place and every place its tensor."""
-    places = lora_state(model)
-    if stray := sorted(set(state) ^ set(places)):
-        side = "the model has no place for" if stray[0] in state else "the adapter lacks"
-        raise CheckpointError(f"the adapter does not fit this model: {side} {stray[0]!r} ({len(stray)} such)")
-    for name, place in places.items():
-        if state[name].shape != place.shape:
-            shapes = f"{tuple(state[name].shape)} where the model has {tuple(place.shape)}"
+    """Load adapter tensors into a model prepared by `add_lora`. Names and shapes must match exactly."""
+    targets = lora_state(model)
+    if unmatched := sorted(set(state) ^ set(targets)):
+        side = "the model does not have" if unmatched[0] in state else "the adapter lacks"
+        raise CheckpointError(f"the adapter does not fit this model: {side} {unmatched[0]!r} ({len(unmatched)} such)")
+    for name, target in targets.items():
+        if state[name].shape != target.shape:
+            shapes = f"{tuple(state[name].shape)} where the model has {tuple(target.shape)}"
             raise CheckpointError(f"the adapter does not fit this model: {name!r} is {shapes}")
-    for name, place in places.items():
-        place.copy_(state[name])
+    for name, target in targets.items():
+        target.copy_(state[name])
 
 
 def save_lora(model: nn.Module, folder: str | os.PathLike[str], *, base: str = "") -> None:
-    """Write the adapters alone, in PEFT's layout. `base` says which model they are for."""
+    """Write the adapters only, in the layout of PEFT. `base` is the name of the adapted model."""
     found = adapters(model)
     if not found:
         raise ConfigError("the model has no LoRA adapters to save")
     state = lora_state(model)
     one = next(iter(found.values()))
-    config = PLAIN | {
+    config = SUPPORTED | {
         "base_model_name_or_path": base,
         "r": one.rank,
         "lora_alpha": one.alpha,
         "lora_dropout": one.dropout,
         "target_modules": list(found),
-        "modules_to_save": sorted({name.rpartition(".")[0] for name in _beside_adapters(state)} - {""}) or None,
+        "modules_to_save": sorted({name.rpartition(".")[0] for name in _other_names(state)} - {""}) or None,
         "inference_mode": True,
     }
     folder = Path(folder)
@@ -177,10 +183,10 @@ def save_lora(model: nn.Module, folder: str | os.PathLike[str], *, base: str = "
 
 
 def open_lora(model: nn.Module, folder: str | os.PathLike[str]) -> list[str]:
-    """Adapt a model as a saved adapter says, and fill it in."""
+    """Add adapters to a model as configured in an adapter folder, and load their weights."""
     path = Path(folder) / CONFIG_FILE
     config = read_json(path)
-    for key, value in PLAIN.items():
+    for key, value in SUPPORTED.items():
         if config.get(key, value) != value:
             raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported, only {value!r}")
     for key in ("rank_pattern", "alpha_pattern"):
@@ -200,26 +206,26 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str]) -> list[str]:
         alpha=float(config.get("lora_alpha", rank)),
         dropout=float(config.get("lora_dropout", 0.0)),
         targets=targets,
-        also_train=_beside_adapters(state),
+        also_train=_other_names(state),
     )
     load_lora(model, state)
     return names
 
 
-def _beside_adapters(state: Mapping[str, Tensor]) -> list[str]:
+def _other_names(state: Mapping[str, Tensor]) -> list[str]:
     return [name for name in state if not name.endswith((".lora_A.weight", ".lora_B.weight"))]
 
 
 def _default_targets(layers: Mapping[str, nn.Module]) -> list[str]:
     names = [name for name in layers if any(fnmatchcase(name, pattern) for pattern in ATTENTION_AND_FEEDFORWARD)]
     if not names:
-        known = ", ".join(_families(layers)) or "none at all"
+        known = ", ".join(_name_patterns(layers)) or "none at all"
         raise ConfigError(f"the model has no attention or feed-forward layers; name targets among {known}")
     return names
 
 
-def _chosen(names: Iterable[str], patterns: Sequence[str], *, what: str) -> list[str]:
-    """The names that a pattern fits: wholly, from some dot on, or by a module that they lie in."""
+def _matching_names(names: Iterable[str], patterns: Sequence[str], *, what: str) -> list[str]:
+    """The names that match a pattern as a whole, after some dot, or by a module that contains them."""
     names = list(names)
     chosen: set[str] = set()
     for pattern in patterns:
@@ -232,14 +238,14 @@ def _chosen(names: Iterable[str], patterns: Sequence[str], *, what: str) -> list
 
 
 def _no_match(names: list[str], pattern: str, what: str) -> str:
-    families = _families(names)
-    pieces = {piece for name in families for piece in (*name.split("."), name)} - {"*"}
+    patterns = _name_patterns(names)
+    pieces = {piece for name in patterns for piece in (*name.split("."), name)} - {"*"}
     plain = pattern.replace("*", "").strip(".")
-    known = f"there are: {', '.join(families[:12])}"
+    known = f"there are: {', '.join(patterns[:12])}"
     hint = did_you_mean(plain, sorted(pieces), otherwise=known, n=3, cutoff=0.5)
     return f"no {what} matches {pattern!r}; {hint}"
 
 
-def _families(names: Iterable[str]) -> list[str]:
-    """Names with their numbers starred, each once: blocks.0.attention.query → blocks.*.attention.query."""
+def _name_patterns(names: Iterable[str]) -> list[str]:
+    """Distinct names with their indices replaced by stars: blocks.0.attention.query → blocks.*.attention.query."""
     return list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))

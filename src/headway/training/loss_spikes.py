@@ -1,9 +1,9 @@
-"""A single batch whose gradient is far out of line is left out, and said so.
+"""Skips the update of a single batch with an extreme gradient norm.
 
-One damaged document can undo hours of learning; runs at scale skip such a batch (Chowdhery et al. 2022, section 5.1).
-Only a gradient counts that clipping would cut, that is many times the median of the recent ones, and more than twice
-the largest of them: towards the end of a fine-tuning the median is near nothing, and a batch that still has something
-to teach is far above it. Two in a row are no longer a single bad batch but the course of the run: the second is taken.
+One damaged document can undo hours of training; runs at scale skip such a batch (Chowdhery et al. 2022, section 5.1).
+A norm is a spike if clipping would cut it, if it is `factor` times the median of recent norms, and if it is more than
+twice the largest of them: near the end of fine-tuning the median is close to 0, and useful batches are far above it.
+After a skipped step the next one is always taken: two large norms in a row are not a single bad batch.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from collections import deque
 from statistics import median
 from typing import Any
 
-RECENT = 128  # steps the median is taken over; before that many nothing is left out
+RECENT = 128  # norms in the median; no step is skipped before there are as many
 
 
-class Spikes:
+class SpikeFilter:
     def __init__(self, factor: float, *, clip: float) -> None:
-        """`factor` is how many times the median is too much; 0 = nothing is ever left out."""
+        """`factor` is the multiple of the median that counts as a spike; 0 = never skip."""
         self.factor, self.clip = factor, clip
-        self.norms: deque[float] = deque(maxlen=RECENT)  # of the steps that were taken
-        self.left_out = False  # the step before
+        self.norms: deque[float] = deque(maxlen=RECENT)  # of recent steps that were not skipped
+        self.skipped_last = False
 
-    def judge(self, norm: float) -> str | None:
-        """Why the step with this gradient norm is to be left out, if it is."""
-        known = bool(self.factor) and len(self.norms) == RECENT
-        usual = median(self.norms) if known else 0.0
-        spike = usual > 0 and norm > max(self.clip, self.factor * usual, 2 * max(self.norms))
-        self.left_out = spike and not self.left_out
-        if self.left_out:
-            return f"its gradient norm, {norm:.3g}, is {norm / usual:.0f} times the median of the steps before it"
+    def check(self, norm: float) -> str | None:
+        """The reason to skip a step with this gradient norm, or None."""
+        enough = bool(self.factor) and len(self.norms) == RECENT
+        typical = median(self.norms) if enough else 0.0
+        spike = typical > 0 and norm > max(self.clip, self.factor * typical, 2 * max(self.norms))
+        self.skipped_last = spike and not self.skipped_last
+        if self.skipped_last:
+            return f"its gradient norm, {norm:.3g}, is {norm / typical:.0f} times the median of the steps before it"
         self.norms.append(norm)
         return None
 
     def state(self) -> dict[str, Any]:
-        return {"norms": list(self.norms), "left_out": self.left_out}
+        return {"norms": list(self.norms), "left_out": self.skipped_last}
 
     def load(self, state: dict[str, Any]) -> None:
         self.norms.extend(state["norms"])
-        self.left_out = state["left_out"]
+        self.skipped_last = state["left_out"]

@@ -1,16 +1,16 @@
-"""Muon (Jordan et al. 2024): momentum whose update is replaced by the nearest orthogonal matrix, so that
-every direction a weight matrix can move in moves equally far.
+"""Muon (Jordan et al. 2024): momentum whose update is replaced by the nearest semi-orthogonal matrix, so that all
+singular directions of a weight matrix are updated by the same amount.
 
-The orthogonal factor UVᵀ of an update USVᵀ is reached by four odd quintics in the singular values, each the best for
-the interval the one before leaves (Polar Express, Amsel et al. 2025); the coefficients below were solved for singular
-values in [0.003, 1] and end in [0.77, 1.22]. What makes four enough, instead of the usual five, is a tighter bound on
-the largest singular value: the eighth root of Σσ⁸, read off the square of the Gram matrix that the first quintic needs
-anyway, in place of the Frobenius norm.
+The orthogonal factor UVᵀ of an update USVᵀ is approximated by four odd quintic polynomials in the singular values, each
+optimal for the interval left by the one before (Polar Express, Amsel et al. 2025). The coefficients below are solved
+for singular values in [0.003, 1]; the result is in [0.77, 1.22]. Four are enough, instead of the usual five, because of
+a tighter bound on the largest singular value: the eighth root of Σσ⁸, computed from the square of the Gram matrix that
+the first quintic needs anyway, instead of the Frobenius norm.
 
-Speed on a CPU comes from three things: matrices of one shape are one batched product; a matrix that is not square is
-never touched between its Gram matrix and the end, since the quintics only need the small side (half the work at 1:4);
-and every product is written into buffers that are kept. All of it is float32: bfloat16 is emulated on most CPUs.
-On CUDA bfloat16 is fast, but too coarse for the way through the Gram matrix, so there every shape goes the plain way.
+On a CPU it is fast for three reasons: matrices of one shape are one batched product; for a matrix that is not square
+the polynomials are applied to its Gram matrix, which has the smaller side (half the work at 1:4); and products are
+written into preallocated buffers. It computes in float32, since bfloat16 is emulated on most CPUs. On CUDA it computes
+in bfloat16, which is too coarse for the Gram matrix, so every shape uses the plain iteration there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TINY = 1e-18  # an update of a smaller norm counts as zero
 
 
 class Orthogonalizer:
-    """UVᵀ, nearly, for a stack of matrices of one shape. Owns the memory it works in and the result it returns."""
+    """Approximates UVᵀ for a stack of matrices of one shape. Owns its buffers and the result it returns."""
 
     def __init__(self, count: int, rows: int, columns: int, *, device: torch.device, dtype: torch.dtype):
         side = min(rows, columns)
@@ -48,14 +48,14 @@ class Orthogonalizer:
             self.factor, self.spare = torch.empty_like(self.gram), torch.empty_like(self.gram)
 
     def __call__(self) -> Tensor:
-        """Orthogonalise what the caller has put into `x`. The result lives until the next call."""
+        """Orthogonalise `x`, which the caller has filled. The result is overwritten by the next call."""
         scale = self._first_polynomial()
         return self._through_gram(scale) if self.through_gram else self._plain(scale)
 
     def _first_polynomial(self) -> Tensor:
-        """Fill `gram` with that of the scaled matrix and `polynomial` with b·gram + c·gram²; return the scale."""
+        """Compute `gram` of the scaled matrix and `polynomial` = b·gram + c·gram². Returns the scale."""
         norm = torch.linalg.vector_norm(self.x, dim=(1, 2), keepdim=True, dtype=torch.float32).clamp_min(TINY)
-        if self.through_gram:  # the matrix itself is scaled only at the end, in the factor it is multiplied by
+        if self.through_gram:  # the matrix is scaled at the end, by the factor it is multiplied with
             self._multiply_gram().mul_(norm.square().reciprocal())
         else:
             self.x.div_(norm)
@@ -76,7 +76,7 @@ class Orthogonalizer:
         torch.baddbmm(self.gram, self.gram, self.gram, beta=b, alpha=c, out=self.polynomial)
 
     def _plain(self, scale: Tensor) -> Tensor:
-        """x ← a·x + (b·xxᵀ + c·(xxᵀ)²)·x, four times."""
+        """Four iterations of x ← a·x + (b·xxᵀ + c·(xxᵀ)²)·x."""
         self.x.mul_(scale)
         for step, (a, b, c) in enumerate(QUINTICS):
             if step:
@@ -88,7 +88,7 @@ class Orthogonalizer:
         return self.x
 
     def _through_gram(self, scale: Tensor) -> Tensor:
-        """The same four, on the Gram matrix alone: P = a + b·gram + c·gram²; factor ← P·factor; gram ← P·gram·P."""
+        """The same iterations on the Gram matrix: P = a + b·gram + c·gram²; factor ← P·factor; gram ← P·gram·P."""
         for step, (a, b, c) in enumerate(QUINTICS):
             if step:
                 self._next_polynomial(b, c)
@@ -106,11 +106,11 @@ class Orthogonalizer:
 
 
 class Muon(torch.optim.Optimizer):
-    """For hidden weight matrices only; give embeddings, heads, norms and biases to AdamW.
+    """For hidden weight matrices only; use AdamW for embeddings, heads, norms and biases.
 
-    The orthogonal update is scaled by √max(1, rows/columns), Jordan's convention: it then changes an output by about
-    the same amount whatever the shape, so one learning rate (0.02 is the usual start) serves every matrix and width.
-    It is not comparable with Adam's learning rate. Weight decay is decoupled: p ← p·(1 − lr·decay).
+    The orthogonal update is scaled by √max(1, rows/columns), Jordan's convention: it changes an output by about the
+    same amount for every shape, so one learning rate (usually 0.02) fits every matrix and width. It is not comparable
+    with Adam's learning rate. Weight decay is decoupled: p ← p·(1 − lr·decay).
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Muon(torch.optim.Optimizer):
             if parameter.ndim != 2 or parameter.dtype != torch.float32:
                 raise ConfigError(
                     f"Muon takes float32 matrices, not a {parameter.dtype} tensor of shape {tuple(parameter.shape)}; "
-                    "give it to AdamW"
+                    "use AdamW for it"
                 )
 
     @torch.no_grad()
@@ -156,7 +156,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         if orthogonalize.x.dtype == torch.float32:
             for gradient, average, update in zip(gradients, momenta, updates, strict=True):
-                torch.lerp(gradient, average, momentum, out=update)  # Nesterov: one step ahead
+                torch.lerp(gradient, average, momentum, out=update)  # Nesterov momentum
         else:
             torch._foreach_copy_(updates, torch._foreach_lerp(gradients, momenta, momentum))
         if weight_decay:
@@ -171,7 +171,7 @@ class Muon(torch.optim.Optimizer):
         return state["momentum"]
 
     def _orthogonalizer(self, count: int, like: Tensor) -> Orthogonalizer:
-        """For `count` matrices of one shape."""
+        """The cached orthogonalizer of `count` matrices of one shape."""
         shape, device = like.shape, like.device
         key = count, shape, device
         if key not in self._orthogonalizers:
@@ -181,7 +181,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """(matrix, row, column) or one (row, column) → the nearly orthogonal factor of each, in float32."""
+    """Approximate orthogonal factors, in float32, of matrices of shape (matrix, row, column) or (row, column)."""
     stack = matrices.reshape(-1, *matrices.shape[-2:])
     work = Orthogonalizer(*stack.shape, device=stack.device, dtype=torch.float32)
     work.x.copy_(stack)

@@ -1,7 +1,7 @@
-"""Which parameter is learnt by which optimiser, and several optimisers handled as one.
+"""Assigns parameters to optimisers, and handles several optimisers as one.
 
 Hidden weight matrices may go to Muon; embeddings, output heads, norms, biases and kernels of other ranks go to AdamW
-(Loshchilov & Hutter 2019). Norms, biases and embeddings are never decayed. `adam` is the 2017 paper's.
+(Loshchilov & Hutter 2019). Norms, biases and embeddings have no weight decay. `adam` is that of Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from headway.errors import CheckpointError, ConfigError
 from headway.training.muon import Muon
 
 Kind = Literal["muon", "adamw", "adam"]
-Role = Literal["matrix", "weight", "plain"]  # hidden matrix; head or kernel; norm, bias, embedding
+Role = Literal["matrix", "weight", "plain"]  # hidden matrix; head or convolution; norm, bias, embedding
 Named = list[tuple[str, nn.Parameter]]
 ROLES: tuple[Role, ...] = ("matrix", "weight", "plain")
-KEPT = {"muon": ("momentum",), **dict.fromkeys(("adamw", "adam"), ("step", "exp_avg", "exp_avg_sq"))}
+STATE_KEYS = {"muon": ("momentum",), **dict.fromkeys(("adamw", "adam"), ("step", "exp_avg", "exp_avg_sq"))}
 BETAS = {"muon": (0.9, 0.95), "adamw": (0.9, 0.95), "adam": (0.9, 0.98)}
 EPS = {"muon": 1e-8, "adamw": 1e-8, "adam": 1e-9}
 
 
 @dataclass(frozen=True)
 class Group:
-    """One line for the log: what is learnt together, how fast, and how much of it there is."""
+    """A summary of a parameter group for the log."""
 
     name: str
     lr: float
@@ -36,7 +36,7 @@ class Group:
 
 
 class Optimizers:
-    """Several optimisers, each over its own parameters, as one."""
+    """Several optimisers with disjoint parameters, used as one."""
 
     def __init__(self, parts: dict[str, Optimizer]):
         self.parts = parts
@@ -52,7 +52,7 @@ class Optimizers:
             part.zero_grad(set_to_none=True)
 
     def scale_lr(self, factor: float) -> None:
-        """Every learning rate becomes its base times the schedule's factor."""
+        """Set every learning rate to its base value times `factor`."""
         for group in self._param_groups():
             group["lr"] = group["base_lr"] * factor
 
@@ -76,18 +76,19 @@ class Optimizers:
         if set(state) != set(self.parts):
             raise CheckpointError(
                 f"the saved optimisers are {', '.join(sorted(state))}, this run's are {', '.join(sorted(self.parts))}; "
-                "resume with the optimiser the run began with"
+                "resume with the optimiser the run started with"
             )
         for name, part in self.parts.items():
-            saved, ours = _learnt(state[name]["param_groups"]), _learnt(part.param_groups)
+            saved, ours = _param_positions(state[name]["param_groups"]), _param_positions(part.param_groups)
             if saved != ours:
-                stray = sorted(set(saved) ^ set(ours)) or sorted(key for key in ours if ours[key] != saved[key])
+                different = sorted(set(saved) ^ set(ours)) or sorted(key for key in ours if ours[key] != saved[key])
                 raise CheckpointError(
-                    f"the saved {name} state belongs to other parameters, {stray[0]!r} for one; "
-                    "resume with the model, frozen parts and adapters the run began with"
+                    f"the saved {name} state belongs to other parameters, for example {different[0]!r}; "
+                    "resume with the model, frozen parts and adapters the run started with"
                 )
         for name, part in self.parts.items():
-            _fitting(name, state[name]["state"], [each for group in part.param_groups for each in group["params"]])
+            parameters = [parameter for group in part.param_groups for parameter in group["params"]]
+            _check_state_shapes(name, state[name]["state"], parameters)
             saved_rates = [group["lr"] for group in state[name]["param_groups"]]
             groups = part.state_dict()["param_groups"]
             kept = [{**group, "lr": rate} for group, rate in zip(groups, saved_rates, strict=True)]
@@ -97,32 +98,34 @@ class Optimizers:
         return [group for part in self.parts.values() for group in part.param_groups]
 
 
-def _learnt(param_groups: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
-    """Which group and place each parameter has, since the state is kept by place."""
+def _param_positions(param_groups: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
+    """Group and index of each parameter: optimiser state is stored by index."""
     return {name: (group["name"], place) for group in param_groups for place, name in enumerate(group["param_names"])}
 
 
-def _fitting(name: str, state: Mapping[Any, Mapping[str, Tensor]], parameters: list[Tensor]) -> None:
-    """Refuse what the optimiser could not step with."""
-    places = dict(enumerate(parameters))
-    for place, kept in state.items():
-        shapes = {key: places[place].shape if key != "step" else () for key in KEPT[name]} if place in places else None
-        if shapes is None or {key: tuple(tensor.shape) for key, tensor in kept.items()} != shapes:
+def _check_state_shapes(name: str, state: Mapping[Any, Mapping[str, Tensor]], parameters: list[Tensor]) -> None:
+    """Raise if a saved optimiser state does not fit the shapes of the parameters."""
+    known = dict(enumerate(parameters))
+    for index, saved in state.items():
+        expected = None
+        if index in known:
+            expected = {key: () if key == "step" else known[index].shape for key in STATE_KEYS[name]}
+        if expected is None or {key: tuple(tensor.shape) for key, tensor in saved.items()} != expected:
             raise CheckpointError(
-                f"the saved state of optimizer.{name}.state.{place} is not what {name} keeps of this parameter; "
-                "resume with the model the run began with"
+                f"the saved state of optimizer.{name}.state.{index} does not fit its parameter; "
+                "resume with the model the run started with"
             )
 
 
 def embedding_weights(model: nn.Module) -> set[Tensor]:
-    """The weights of lookup tables, and so of every layer tied to one."""
+    """The weights of embedding tables; layers tied to one have the same weight."""
     return {module.weight for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
 
 
 def roles(model: nn.Module) -> dict[str, Role]:
-    """The role of every parameter that is to be learnt, by name.
+    """The role of every trainable parameter, by name.
 
-    A head is a module with `is_head = True`, all that is inside it included; a tied output layer is an embedding.
+    A head is a module with `is_head = True` and everything inside it; a tied output layer counts as an embedding.
     """
     embeddings = embedding_weights(model)
     heads = {
@@ -156,7 +159,7 @@ def build_optimizers(
     weight_decay: float = 0.0,
     muon: type[Muon] = Muon,
 ) -> Optimizers:
-    """`lr` is Adam's; `matrix_lr` and `momentum` are Muon's. Without `betas` and `eps` a kind takes its usual ones."""
+    """`lr` is for Adam, `matrix_lr` and `momentum` for Muon. `betas` and `eps` default to those of the kind."""
     if kind not in BETAS:
         raise ConfigError(f"optimizer: {kind!r} is not one of {', '.join(BETAS)}")
     parameters = dict(model.named_parameters())
@@ -164,7 +167,7 @@ def build_optimizers(
     for name, role in roles(model).items():
         members[role].append((name, parameters[name]))
     if not any(members.values()):
-        raise ConfigError("there is nothing to train: every parameter is frozen")
+        raise ConfigError("nothing to train: every parameter is frozen")
     parts: dict[str, Optimizer] = {}
     if kind == "muon" and (matrices := members["matrix"]):
         group = {"params": matrices, "name": "matrix"}
@@ -186,8 +189,8 @@ def build_optimizers(
 
 
 def _adam(make: type[Adam] | type[AdamW], groups: list[dict[str, Any]], **options: Any) -> Optimizer:
-    """One fused kernel where the device has it: the plain loop over parameters is many times slower on a CPU."""
+    """Use the fused kernel where the device has one: a loop over parameters is many times slower on a CPU."""
     try:
         return make([dict(group) for group in groups], **options, fused=True)
-    except RuntimeError:  # torch says so at construction when a device or dtype has no fused kernel
+    except RuntimeError:  # raised by the constructor if a device or dtype has no fused kernel
         return make(groups, **options)

@@ -1,4 +1,4 @@
-"""How far the run is – a live line on a terminal, a plain line now and then anywhere else."""
+"""Progress display: a live line on a terminal, otherwise a plain line at intervals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headway.training.protocols import Callback, Status
 
 
 class ProgressLine(Callback):
-    """A callback of `fit` that shows step, loss, score, speed, learning rate and the time left."""
+    """A callback of `fit` that shows step, loss, score, speed, learning rate and the remaining time."""
 
     def __init__(self, *, unit: str = "examples", score: str | None = None, every: float = 10.0) -> None:
-        self.console = Console(highlight=False, markup=False)  # "[x]" in a warning is text
+        self.console = Console(highlight=False, markup=False)  # "[x]" in a warning is not markup
         self.unit = unit
         self.score = score
         self.every = every
-        self.shown = -every
+        self.printed_at = -every
         self.metrics: dict[str, float] = {}
         self.scores: dict[str, float] = {}
         self.bar: Progress | None = None
@@ -37,14 +37,14 @@ class ProgressLine(Callback):
 
     def on_log(self, status: Status, metrics: dict[str, float]) -> None:
         self.metrics = metrics
-        if self.bar is None and monotonic() - self.shown >= self.every:
-            self.shown = monotonic()
+        if self.bar is None and monotonic() - self.printed_at >= self.every:
+            self.printed_at = monotonic()
             self.console.print(self.line(status), soft_wrap=True)
 
     def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
         self.scores = scores
-        found = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        self.console.print(f"step {status.step}: {found}", soft_wrap=True)
+        text = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self.console.print(f"step {status.step}: {text}", soft_wrap=True)
 
     def on_warning(self, status: Status, message: str) -> None:
         self.console.print(f"warning: {message}", soft_wrap=True)
@@ -64,11 +64,11 @@ class ProgressLine(Callback):
         if "lr" in self.metrics:
             parts.append(f"lr {self.metrics['lr']:.2e}")
         if status.step:
-            parts.append(f"{clock(status.elapsed / status.step * max(status.steps - status.step, 0))} left")
+            parts.append(f"{format_seconds(status.elapsed / status.step * max(status.steps - status.step, 0))} left")
         return "  ".join(parts)
 
 
-def clock(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""What the loop is given – where batches come from, what a loss is, who listens."""
+"""Interfaces of the training loop: batch source, loss function, callbacks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headway.data.batch import Batch, Loss
 
 
 class Source(Protocol):
-    """A seekable order of examples.
+    """A seekable sequence of batches.
 
-    `epoch` gives the example indices of each effective batch; it depends on the epoch alone, never on how many
-    processes share the work. `load` collates some of them; its randomness comes from seed, epoch and indices.
-    `fingerprint` is text that changes when the data does, best one line per file.
+    `epoch` returns the example indices of each effective batch; it depends on the epoch number alone, not on the number
+    of ranks. `load` collates some of them; its randomness depends on seed, epoch and indices only. `fingerprint` is
+    text that changes with the data, preferably one line per file.
     """
 
     fingerprint: str
@@ -34,27 +34,27 @@ class LossFunction(Protocol):
 
 @dataclass
 class Status:
-    """Where a run stands: what callbacks see and, but for the model, what is saved."""
+    """The progress of a run, passed to callbacks. Every field but the model is saved."""
 
     model: nn.Module
     step: int = 0
     epoch: int = 0
-    position: int = 0  # effective batches of this epoch already used
-    steps: int = 0  # planned; an estimate while the length is given in minutes
+    position: int = 0  # effective batches of this epoch already trained on
+    steps: int = 0  # planned; an estimate if the length is in minutes
     elapsed: float = 0.0
-    factor: float = 0.0  # the schedule's, at the last step
+    factor: float = 0.0  # of the schedule at the last step
     evaluated: int = -1  # the step of the last evaluation
     unimproved: int = 0  # evaluations since the best
     best: float | None = None
     best_step: int = -1
     best_sha256: str = ""
 
-    def numbers(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "model"}
 
 
 class Callback:
-    """Someone who listens to a run; override what is of interest. Only the first rank calls."""
+    """Base class of callbacks; override the methods of interest. Only rank 0 calls them."""
 
     def on_start(self, status: Status) -> None: ...
 

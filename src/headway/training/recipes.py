@@ -1,4 +1,5 @@
-"""How each recipe learns. `modern` and `classic` start from nothing, `finetune` from a trained model."""
+"""Optimiser and schedule settings of each recipe. `modern` and `classic` train from scratch, `finetune` starts from a
+trained model."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 RECIPES: dict[str, dict[str, Any]] = {
     "modern": {
         "optimizer": "muon",
-        "lr": 3e-3,  # of what Muon leaves: embeddings, norms, heads
+        "lr": 3e-3,  # AdamW on embeddings, norms and heads
         "matrix_lr": 0.02,
         "weight_decay": 0.01,
         "schedule": "wsd",
@@ -28,7 +29,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "finetune": {
         "optimizer": "adamw",
         "lr": 5e-5,
-        "betas": (0.9, 0.999),  # a short run: slow averages, as BERT was fine-tuned
+        "betas": (0.9, 0.999),  # as in BERT's fine-tuning
         "weight_decay": 0.01,
         "schedule": "linear",
         "warmup": 0.06,

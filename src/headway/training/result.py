@@ -1,4 +1,4 @@
-"""What a run of the loop comes to."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class FitResult:
 
     @property
     def exit_code(self) -> int:
-        """What a process that was asked to stop ends with by custom; 0 for a run that ended by itself."""
+        """128 + the signal number if a signal ended the run, otherwise 0."""
         return {"SIGTERM": 128 + SIGTERM, "SIGINT": 128 + SIGINT}.get(self.stopped_by, 0)

@@ -1,4 +1,4 @@
-"""Every random stream of a process, as plain values and tensors."""
+"""Seeds, captures and restores the random states of Python, NumPy and torch."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def capture() -> dict[str, Any]:
     }
 
 
-def restore(streams: dict[str, Any]) -> None:
-    torch.set_rng_state(streams["torch"])
-    if streams["cuda"]:
-        torch.cuda.set_rng_state_all(streams["cuda"])
-    random.setstate(streams["python"])
-    inner = streams["numpy"]["state"]
+def restore(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])
+    random.setstate(states["python"])
+    inner = states["numpy"]["state"]
     key = np.array(inner["key"], dtype=np.uint32)
-    np.random.set_state({**streams["numpy"], "state": {"key": key, "pos": inner["pos"]}})
+    np.random.set_state({**states["numpy"], "state": {"key": key, "pos": inner["pos"]}})

@@ -1,4 +1,4 @@
-"""The learning rate over time, as a pure function: what share of its peak a step uses.
+"""Learning-rate schedules, as a pure function of the step: the factor of the peak learning rate.
 
 Warm-up then `wsd` (stable, then a linear decay: Hu et al. 2024), `cosine` (Loshchilov & Hutter 2017), `linear`,
 `inverse_sqrt` (Vaswani et al. 2017) or `constant`.
@@ -17,9 +17,9 @@ Kind = Literal["wsd", "cosine", "linear", "inverse_sqrt", "constant"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """`warmup` is a share of the run when below 1, else a number of steps. `decay` is the share of the run `wsd` falls
-    in; `cosine` and `linear` fall from the end of the warm-up on. They fall to `floor`, a share of the peak, and
-    `inverse_sqrt` falls no lower. `constant` does not fall."""
+    """`warmup` is a fraction of the run if below 1, otherwise a number of steps. `decay` is the fraction of the run in
+    which `wsd` decays; `cosine` and `linear` decay from the end of the warm-up. They decay to `floor`, a fraction of
+    the peak, which is also the minimum of `inverse_sqrt`. `constant` does not decay."""
 
     kind: Kind = "wsd"
     warmup: float = 0.0
@@ -36,19 +36,19 @@ class Schedule:
                 raise ConfigError(f"{name}: {getattr(self, name)!r}; a share between 0 and 1 is needed")
 
     def factor(self, step: float, steps: float) -> float:
-        """For the update that follows `step` finished ones, in a run of `steps`; at `step == steps` it is the floor."""
+        """The factor of the update after `step` finished steps of `steps`; at `step == steps` it is `floor`."""
         warmup = self.warmup * steps if self.warmup < 1 else self.warmup
-        rise = min(1.0, (step + 1) / warmup) if warmup else 1.0
-        return min(rise, self._fall(step, steps, warmup))
+        warming = min(1.0, (step + 1) / warmup) if warmup else 1.0
+        return min(warming, self._decay_factor(step, steps, warmup))
 
-    def _fall(self, step: float, steps: float, warmup: float) -> float:
+    def _decay_factor(self, step: float, steps: float, warmup: float) -> float:
         if self.kind == "constant":
             return 1.0
         if self.kind == "inverse_sqrt":
             return max(self.floor, min(1.0, math.sqrt(max(1.0, warmup) / (step + 1))))
         start = max(warmup, steps * (1 - self.decay)) if self.kind == "wsd" else warmup
         start = min(start, steps - 1)  # a run shorter than its warm-up still ends at the floor
-        left = min(1.0, max(0.0, (steps - step) / (steps - start)))  # 1 until the fall begins, 0 at the end
+        left = min(1.0, max(0.0, (steps - step) / (steps - start)))  # 1 until the decay starts, 0 at the end
         if self.kind == "cosine":
             left = (1 - math.cos(math.pi * left)) / 2
         return self.floor + (1 - self.floor) * left

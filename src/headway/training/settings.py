@@ -1,4 +1,4 @@
-"""How a run is to go, as pure data. Every field is checked by name before anything is built."""
+"""The settings of a training run. Every field is validated before anything is built."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)([sm])")
 
 @dataclass(frozen=True)
 class Settings:
-    """Exactly one of `steps`, `epochs` and `minutes` says how long.
+    """Exactly one of `steps`, `epochs` and `minutes` sets the length.
 
-    A run measured in steps or epochs resumes bit for bit; one measured in minutes resumes where its clock stood, but
-    its schedule follows the clock and so cannot repeat exactly.
+    A run with a length in steps or epochs resumes bit for bit. With a length in minutes it resumes at the elapsed time,
+    but the schedule depends on the clock and cannot be reproduced exactly.
     """
 
     steps: int = 0
@@ -35,13 +35,13 @@ class Settings:
 
     batch: int = 32  # the effective batch, over all ranks and micro-batches
     batch_unit: str = "examples"
-    accumulate: int = 1  # micro-batches one effective batch is computed in; changes memory, not the result
+    accumulate: int = 1  # micro-batches per effective batch; changes memory use, not the result
     seed: int = 0
 
     optimizer: Optimizer = "muon"
     lr: float = 3e-4
     matrix_lr: float = 0.02
-    betas: tuple[float, float] | None = None  # None: what the optimiser is known for
+    betas: tuple[float, float] | None = None  # None: the optimiser's defaults
     eps: float | None = None
     weight_decay: float = 0.0
 
@@ -51,19 +51,19 @@ class Settings:
     floor: float = 0.0
 
     clip: float = 1.0  # largest global gradient norm; 0 = never clipped
-    skip_spikes: float = 20.0  # a batch whose gradient norm is this many times the recent median is left out; 0 = none
-    average: float = 0.0  # decay of the moving average of the weights; 0 = none
+    skip_spikes: float = 20.0  # skip a batch whose gradient norm is this multiple of the recent median; 0 = never
+    average: float = 0.0  # decay of the EMA of the weights; 0 = no EMA
 
     eval_every: Every = "epoch"
     save_every: Every = "5m"
     keep: int = 2  # resumable states on disk
     patience: int = 0  # evaluations without a better score before stopping; 0 = never
     log_every: int = 10
-    report: tuple[str, ...] = ()  # besides metrics.jsonl: tensorboard, wandb, trackio
+    report: tuple[str, ...] = ()  # in addition to metrics.jsonl: tensorboard, wandb, trackio
 
     precision: str = "fp32"
     checkpoint_activations: bool = False  # recompute blocks in the backward pass: less memory, a third more time
-    shard: str = "none"  # full: weights, gradients and optimiser state are spread over the ranks
+    shard: str = "none"  # full: shard weights, gradients and optimiser state over the ranks
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -84,10 +84,10 @@ class Settings:
         if self.betas is not None and not (len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)):
             raise ConfigError(f"betas: {self.betas!r}; two numbers from 0 up to 1 are needed")
         Schedule(self.schedule, self.warmup, self.decay, self.floor)
-        self._choose("optimizer", get_args(Optimizer))
-        self._choose("precision", PRECISIONS)
-        self._choose("shard", SHARDS)
-        self._choose("batch_unit", BATCH_UNITS)
+        self._require_choice("optimizer", get_args(Optimizer))
+        self._require_choice("precision", PRECISIONS)
+        self._require_choice("shard", SHARDS)
+        self._require_choice("batch_unit", BATCH_UNITS)
         for name in self.report:
             if name not in REPORTS:
                 raise ConfigError(f"report: {name!r} is not one of {', '.join(REPORTS)}")
@@ -100,7 +100,7 @@ class Settings:
         if not number or not good(value):
             raise ConfigError(f"{name}: {value!r}; {wanted} is needed")
 
-    def _choose(self, name: str, choices: tuple[str, ...]) -> None:
+    def _require_choice(self, name: str, choices: tuple[str, ...]) -> None:
         if getattr(self, name) not in choices:
             raise ConfigError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
 
@@ -109,7 +109,7 @@ class Settings:
 
 
 def interval(name: str, every: Every) -> tuple[str, float]:
-    """An interval as its unit (steps, seconds, epoch) and size."""
+    """Parse an interval into its unit (steps, seconds, epoch) and size."""
     if isinstance(every, int) and not isinstance(every, bool) and every >= 0:
         return "steps", every
     if every == "epoch":

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C ask for an orderly end; asked twice, the process ends as it would have without us."""
+"""The first SIGTERM or Ctrl-C ends a run in an orderly way; the second has its usual effect."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupt:
-    """The first signal that came, if any."""
+    """The first signal received, or None."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
 
 
 @contextmanager
-def listening() -> Iterator[Interrupt]:
-    """While inside, the first signal is noted and gives the handlers back, so that a second one works at once."""
+def catch_signals() -> Iterator[Interrupt]:
+    """Context in which the first signal is recorded and restores the previous handlers."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
     before = {number: signal.getsignal(number) for number in STOPPING}
 
-    def give_back() -> None:
+    def restore_handlers() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         interrupt.signal = signal.Signals(number)
-        give_back()
+        restore_handlers()
 
     for number in STOPPING:
-        signal.signal(number, note)
+        signal.signal(number, record)
     try:
         yield interrupt
     finally:
-        give_back()
+        restore_handlers()

@@ -1,4 +1,4 @@
-"""Are two states, or two logs, the same to the last bit? If not, where do they first differ?"""
+"""Bitwise comparison of two training states or logs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 from headway.training.log import Entry
 
-CLOCK = ("speed", "seconds")  # what a log says of the time it took, which is never the same twice
+CLOCK = ("speed", "seconds")  # entries of a log that depend on the clock
 
 
 def first_difference(left: Any, right: Any, name: str = "") -> str | None:
-    """The place and kind of the first difference, or None. Tensors are compared by their bytes: NaN equals itself."""
+    """A description of the first difference, or None. Tensors are compared bytewise, so NaN equals itself."""
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return _tensors(left, right, name)
     if isinstance(left, dict) and isinstance(right, dict):
         if list(left) != list(right):
-            return f"{name}: one has {_stray(left, right)} that the other has not in its place"
+            return f"{name}: {_key_difference(left, right)}"
         pairs = [(f"{name}.{key}" if name else str(key), left[key], right[key]) for key in left]
     elif type(left) is not type(right):
         return f"{name}: {type(left).__name__} and {type(right).__name__}"
@@ -51,5 +51,6 @@ def _bytes(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous().reshape(-1, 1).view(torch.uint8)
 
 
-def _stray(left: dict[Any, Any], right: dict[Any, Any]) -> str:
-    return next((repr(key) for key in [*left, *right] if (key in left) != (key in right)), "an order")
+def _key_difference(left: dict[Any, Any], right: dict[Any, Any]) -> str:
+    unmatched = next((key for key in [*left, *right] if (key in left) != (key in right)), None)
+    return "the same keys in another order" if unmatched is None else f"only one of the two has {unmatched!r}"

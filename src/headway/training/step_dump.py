@@ -1,7 +1,6 @@
-"""What a step that was not finite leaves behind, so that it can be looked at again: `training/autopsy-<step>`.
+"""Dump of a step with a non-finite loss or gradient, for `headway replay`: `training/autopsy-<step>`.
 
-It holds the weights before the step, the batch and the random streams, in the form of a state: safetensors and JSON,
-with checksums.
+It contains the weights before the step, the micro-batch and the random states, in the format of a training state.
 """
 
 from __future__ import annotations
@@ -17,94 +16,96 @@ from torch import Tensor, nn
 from headway.data.batch import Batch
 from headway.errors import TrainingError
 from headway.training import rng
-from headway.training.nonfinite import Finding, examine, lines
+from headway.training.nonfinite import NonFiniteReport, find_nonfinite, format_locations
 from headway.training.protocols import LossFunction
-from headway.training.state import UNREADABLE, load_state, verify, write_folder
+from headway.training.state import UNREADABLE, load_state, verify, write_state
 from headway.training.state_schema import AUTOPSY, require
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Case:
-    """Everything one forward and backward pass of a micro-batch depends on, besides the model's code and weights."""
+class StepDump:
+    """Everything the forward and backward pass of a micro-batch depends on, except code and weights."""
 
     step: int
     batch: Batch
     precision: str
-    factor: float  # what the loss is multiplied by before the backward pass
+    factor: float  # multiplies the loss before the backward pass
     device: torch.device
-    streams: dict[str, Any]
+    random_state: dict[str, Any]
 
-    def examine(self, model: nn.Module, loss: LossFunction) -> Finding:
+    def find_nonfinite(self, model: nn.Module, loss: LossFunction) -> NonFiniteReport:
         def run() -> Tensor:
             with autocast(self.precision, self.device):
                 return loss(model, self.batch.to(self.device)).total.float() * self.factor
 
-        rng.restore(self.streams)
-        return examine(model, run)
+        rng.restore(self.random_state)
+        return find_nonfinite(model, run)
 
-    def save(self, path: Path, model: nn.Module, culprit: str) -> None:
+    def save(self, path: Path, model: nn.Module, first_nonfinite: str) -> None:
         batch = self.batch
-        facts = {"step": self.step, "precision": self.precision, "factor": self.factor, "culprit": culprit}
+        facts = {"step": self.step, "precision": self.precision, "factor": self.factor, "culprit": first_nonfinite}
         examples = {"inputs": batch.inputs, "targets": batch.targets, "count": batch.count, "where": batch.where}
-        write_folder(path, {"model": model.state_dict(), "batch": examples, "streams": self.streams, "facts": facts})
+        write_state(
+            path, {"model": model.state_dict(), "batch": examples, "streams": self.random_state, "facts": facts}
+        )
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     step: int
     where: list[str]
-    culprit: str  # as it was found in the run
-    finding: Finding  # as it is found now
+    first_nonfinite: str  # in the run
+    report_now: NonFiniteReport  # of the replay
 
     @property
     def reproduced(self) -> bool:
-        return self.finding.culprit == self.culprit
+        return self.report_now.first == self.first_nonfinite
 
     def report(self, *, shown: int = 6) -> list[str]:
-        """For people: the batch, and the way of the numbers to where they left the finite."""
-        names = [name for name, _ in self.finding.trail]
-        if self.culprit in names:
-            end = names.index(self.culprit) + 1
-            title, trail = f"on the way to {self.culprit}", self.finding.trail[max(0, end - shown) : end]
+        """Lines of text: the batch, and the largest absolute values up to the first non-finite output."""
+        names = [name for name, _ in self.report_now.max_abs]
+        if self.first_nonfinite in names:
+            end = names.index(self.first_nonfinite) + 1
+            title, rows = f"up to {self.first_nonfinite}", self.report_now.max_abs[max(0, end - shown) : end]
         else:
-            title, trail = "where it is largest", sorted(self.finding.trail, key=lambda item: -item[1])[:shown]
-        width = max((len(name) for name, _ in trail), default=0)
+            title, rows = "the largest", sorted(self.report_now.max_abs, key=lambda item: -item[1])[:shown]
+        width = max((len(name) for name, _ in rows), default=0)
         return [
-            f"step {self.step}; batch: {lines(self.where)}",
+            f"step {self.step}; batch: {format_locations(self.where)}",
             f"largest absolute value of an output, {title}:",
-            *(f"  {name:<{width}}  {value:.4g}" for name, value in trail),
-            f"first not finite in the run: {self.culprit}",
-            f"first not finite now:        {self.finding.culprit or 'nothing'}",
+            *(f"  {name:<{width}}  {value:.4g}" for name, value in rows),
+            f"first not finite in the run: {self.first_nonfinite}",
+            f"first not finite now:        {self.report_now.first or 'nothing'}",
         ]
 
 
-def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.device) -> Replayed:
-    """Run the step of an autopsy again, on a model of the run's shape, which is left with the weights of that step."""
+def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.device) -> ReplayResult:
+    """Run a dumped step again on a model of the same shape. The weights of that step are loaded into the model."""
     problem = verify(path)
     if problem is not None:
-        raise TrainingError(f"{problem}; this autopsy cannot be replayed")
+        raise TrainingError(f"{problem}; this step dump cannot be replayed")
     try:
-        kept = load_state(path)
+        saved = load_state(path)
     except UNREADABLE as error:
-        raise TrainingError(f"{path}: unreadable, though its checksums agree ({type(error).__name__})") from error
-    require(kept, AUTOPSY, folder=path)
-    facts = kept["facts"]
+        raise TrainingError(f"{path}: unreadable although its checksums match ({type(error).__name__})") from error
+    require(saved, AUTOPSY, folder=path)
+    facts = saved["facts"]
     try:
-        model.load_state_dict(kept["model"])
+        model.load_state_dict(saved["model"])
     except RuntimeError as error:
-        raise TrainingError(f"{path}: is of another model: {error}") from error
-    case = Case(
+        raise TrainingError(f"{path}: belongs to another model: {error}") from error
+    dump = StepDump(
         step=facts["step"],
-        batch=Batch(**kept["batch"]),
+        batch=Batch(**saved["batch"]),
         precision=facts["precision"],
         factor=facts["factor"],
         device=device,
-        streams=kept["streams"],
+        random_state=saved["streams"],
     )
-    finding = case.examine(model.to(device).train(), loss)
-    return Replayed(case.step, case.batch.where, facts["culprit"], finding)
+    report = dump.find_nonfinite(model.to(device).train(), loss)
+    return ReplayResult(dump.step, dump.batch.where, facts["culprit"], report)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:

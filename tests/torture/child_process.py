@@ -1,5 +1,4 @@
-"""A toy run in a process of its own, forked from this one so that whatever is patched here is patched there. It can be
-watched, signalled and killed."""
+"""A toy run in a child process, forked so that monkeypatches apply there. It can be watched, signalled and killed."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import nn
-from train.toy_run import ToyModel, ToySource, toy_fit, toy_loss
+from training.toy_run import ToyModel, ToySource, toy_fit, toy_loss
 
 from headway.data.batch import Batch, Loss
 from headway.errors import HeadwayError
 from headway.training import loop
 from headway.training.state import states
 
-REFUSED = 2  # what a run that ends with an error of ours exits with
+REFUSED = 2  # exit code of a run that ends with a HeadwayError
 
 
 class FaultySource(ToySource):
@@ -46,29 +45,29 @@ def faulty_loss(model: nn.Module, batch: Batch) -> Loss:
     return Loss(total=toy_loss(model, batch).total * batch.targets["factor"])
 
 
-class Teller:
-    """Tells its parent how far the run is and, so that a signal can meet it, takes its time."""
+class StepReporter:
+    """Sends the step to the parent process, and sleeps so that a signal can arrive during a step."""
 
-    def __init__(self, told: Any, slow: float) -> None:
-        self.told, self.slow = told, slow
+    def __init__(self, sender: Any, slow: float) -> None:
+        self.sender, self.slow = sender, slow
 
     def on_start(self, status: Any) -> None:
-        self.told.send(status.step)
+        self.sender.send(status.step)
 
     def on_step(self, status: Any) -> None:
-        self.told.send(status.step)
+        self.sender.send(status.step)
         time.sleep(self.slow)
 
 
 @cache
 def warm_up() -> None:
-    """The first step ever makes torch import a good deal; once here, every child has it."""
+    """Run one step, so that torch's lazy imports are done once, before the fork."""
     with TemporaryDirectory() as folder, patch.object(loop, "draw_curves"):
         toy_fit(Path(folder), steps=1)
 
 
-class Life:
-    """`first` is called in the child before it trains; the run in `folder` is begun, or gone on with if it can be."""
+class TrainingProcess:
+    """Starts the run in `folder`, or resumes it if it has states. `first` is called in the child before training."""
 
     def __init__(
         self,
@@ -81,26 +80,28 @@ class Life:
     ) -> None:
         warm_up()
         context = multiprocessing.get_context("fork")
-        self.heard, told = context.Pipe(duplex=False)
+        self.receiver, sender = context.Pipe(duplex=False)
         self.steps: list[int] = []
         self.error = ""
 
         def work() -> None:
             torch.set_num_threads(1)
-            loop.draw_curves = lambda *_: None  # nobody looks at them
+            loop.draw_curves = lambda *_: None  # not needed
             if first is not None:
                 first()
             try:
                 resume = bool(states(folder / "training"))
-                result = toy_fit(folder, model=model(), resume=resume, callbacks=[Teller(told, slow)], **options)
+                result = toy_fit(
+                    folder, model=model(), resume=resume, callbacks=[StepReporter(sender, slow)], **options
+                )
             except HeadwayError as error:
-                told.send(str(error))
+                sender.send(str(error))
                 sys.exit(REFUSED)
             sys.exit(result.exit_code)
 
         self.process = context.Process(target=work, daemon=True)
         self.process.start()
-        told.close()
+        sender.close()
 
     @property
     def pid(self) -> int:
@@ -109,31 +110,31 @@ class Life:
 
     @property
     def step(self) -> int:
-        """The last step it told of."""
+        """The last step received from the child."""
         return self.steps[-1] if self.steps else 0
 
-    def hear(self) -> bool:
-        """Wait for the next word; False when there will be none."""
+    def receive(self) -> bool:
+        """Wait for the next message; False if the child has closed the pipe."""
         try:
-            word = self.heard.recv()
+            message = self.receiver.recv()
         except EOFError:
             return False
-        if isinstance(word, str):
-            self.error = word
+        if isinstance(message, str):
+            self.error = message
         else:
-            self.steps.append(word)
+            self.steps.append(message)
         return True
 
     def reach(self, step: int) -> bool:
-        """Wait until a step is made; False if the run ended before."""
+        """Wait until the run reaches a step; False if it ended before."""
         while not self.steps or self.steps[-1] < step:
-            if not self.hear():
+            if not self.receive():
                 return False
         return True
 
-    def end(self) -> int:
-        """Wait for its end; the exit code, negative after a signal."""
-        while self.hear():
+    def wait(self) -> int:
+        """Wait for the child to end. Returns the exit code, negative after a signal."""
+        while self.receive():
             pass
         self.process.join(30)
         code = self.process.exitcode
@@ -142,4 +143,4 @@ class Life:
 
     def kill(self) -> int:
         os.kill(self.pid, signal.SIGKILL)
-        return self.end()
+        return self.wait()

@@ -1,4 +1,4 @@
-"""Equal to the last bit, or the place where not."""
+"""Bitwise comparison names the first difference."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def test_a_value_equals_itself(value):
     [
         ({"a": [1, 2]}, {"a": [1, 3]}, "a[1]: 2 and 3"),
         ({"a": 1}, {"a": 1, "b": 2}, "'b'"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "an order"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "another order"),
         ([1], [1, 2], "1 and 2 entries"),
         (1, 1.0, "int and float"),
         ({"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([1.0, 2.5])}, "w: 1 of 2 values differ, by up to 0.5"),
@@ -33,5 +33,5 @@ def test_the_first_difference_is_named(left, right, said):
     assert said in first_difference(left, right)
 
 
-def test_the_clock_is_left_out_of_a_log():
+def test_clock_entries_of_a_log_are_removed():
     assert without_clock([{"step": 1, "loss": 2.0, "speed": 3.0, "seconds": 4.0}]) == [{"step": 1, "loss": 2.0}]

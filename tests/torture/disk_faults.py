@@ -1,4 +1,4 @@
-"""Trials: death at any moment, and all that can happen to what is on the disk."""
+"""Trials: SIGKILL at any moment, power cuts, a full disk, damaged files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from torture.child_process import REFUSED, TrainingProcess
 from torture.disk import Disk
-from torture.lives import REFUSED, Life
-from torture.trials import NotPossibleError, Trial, intact, same
+from torture.trials import NotPossibleError, Trial, finishes_undisturbed, intact
 
 from headway.training.state import load_latest, states
 
@@ -23,13 +23,13 @@ def killed_anywhere(random: Random, folder: Path, *, kills: int = 5) -> Trial:
     settings = {"steps": STEPS, "save_every": random.randint(1, 4), "keep": random.randint(1, 2)}
     lost = [0]
     for step in sorted(random.randrange(STEPS) for _ in range(kills)):
-        life = Life(folder, **settings)
-        life.reach(step)
+        child = TrainingProcess(folder, **settings)
+        child.reach(step)
         time.sleep(random.uniform(0, 0.1))
-        if life.kill() != 0:  # it may have come to its end before
-            lost.append(life.step - intact(folder))
+        if child.kill() != 0:  # unless it ended before
+            lost.append(child.step - intact(folder))
     assert max(lost) <= settings["save_every"], f"{lost} steps lost where states are {settings['save_every']} apart"
-    same(folder, **settings)
+    finishes_undisturbed(folder, **settings)
     return Trial(lost=max(lost), times=len(lost) - 1)
 
 
@@ -39,30 +39,30 @@ def killed_twenty_times(random: Random, folder: Path) -> Trial:
 
 def killed_in_a_save(random: Random, folder: Path) -> Trial:
     settings = {"steps": STEPS, "save_every": 1, "keep": random.randint(1, 2)}
-    life = Life(folder, **settings)
-    life.reach(random.randint(2, 20))
+    child = TrainingProcess(folder, **settings)
+    child.reach(random.randint(2, 20))
     deadline = time.monotonic() + 20
     begun = set(folder.glob("training/*"))
     while not set(folder.glob("training/state-*")) - begun and time.monotonic() < deadline:
         pass
     time.sleep(random.uniform(0, 0.005))
-    assert life.kill() == -signal.SIGKILL
+    assert child.kill() == -signal.SIGKILL
     half = bool(list(folder.glob("training/*.partial")))
-    lost = life.step - intact(folder)
+    lost = child.step - intact(folder)
     assert lost <= 1
-    same(folder, **settings)
+    finishes_undisturbed(folder, **settings)
     return Trial(lost=lost, note="half a state left" if half else "")
 
 
 def power_cut(random: Random, folder: Path) -> Trial:
     settings = {"steps": 12, "save_every": 1, "keep": random.randint(1, 2)}
     disk = Disk(folder, moment=random.randint(1, POWER_MOMENTS), random=random)
-    life = Life(folder, first=disk.install, **settings)
-    if life.end() == 0:
+    child = TrainingProcess(folder, first=disk.install, **settings)
+    if child.wait() == 0:
         return Trial(times=0)
-    lost = life.step - intact(folder)
+    lost = child.step - intact(folder)
     assert lost <= 1
-    same(folder, **settings)
+    finishes_undisturbed(folder, **settings)
     return Trial(lost=lost)
 
 
@@ -73,63 +73,63 @@ def disk_full(random: Random, folder: Path) -> Trial:
     )
     if mounted.returncode:
         raise NotPossibleError(f"mounting a small disk is not allowed ({mounted.stderr.strip()})")
-    life = Life(folder, slow=0.01, **settings)
+    child = TrainingProcess(folder, slow=0.01, **settings)
     try:
-        assert life.reach(random.randint(3, 20))
+        assert child.reach(random.randint(3, 20))
         filler = folder / "filler"
-        with filler.open("wb", buffering=0) as file:  # something else eats whatever is free, until the run gives up
-            while life.process.is_alive():
+        with filler.open("wb", buffering=0) as file:  # fill the disk until the run fails
+            while child.process.is_alive():
                 with suppress(OSError):
                     file.write(bytes(4096))
-        assert life.end() == REFUSED, "a full disk was not noticed"
-        assert "bytes are needed" in life.error and str(folder) in life.error, life.error
-        lost = life.step - intact(folder)
-        assert lost <= 3  # two between states, and the one whose line of the log found no room
+        assert child.wait() == REFUSED, "a full disk was not noticed"
+        assert "bytes are needed" in child.error and str(folder) in child.error, child.error
+        lost = child.step - intact(folder)
+        assert lost <= 3  # two between states, and the one whose log line did not fit
         filler.unlink()
-        same(folder, **settings)
+        finishes_undisturbed(folder, **settings)
         return Trial(lost=lost)
     finally:
-        life.process.kill()
-        life.process.join()
+        child.process.kill()
+        child.process.join()
         subprocess.run(["umount", folder], check=True)
 
 
 def damaged(random: Random, folder: Path) -> Trial:
     settings = {"steps": STEPS, "save_every": 3}
-    life = Life(folder, slow=0.01, **settings)
-    life.reach(random.randint(8, 30))
-    life.kill()
+    child = TrainingProcess(folder, slow=0.01, **settings)
+    child.reach(random.randint(8, 30))
+    child.kill()
     newest, before = states(folder / "training")[:2]
-    harm = _harm(random, random.choice(sorted(newest.iterdir())))
+    damage = _damage(random, random.choice(sorted(newest.iterdir())))
     loaded = load_latest(folder / "training")
-    assert loaded.path == before, f"{harm} went unnoticed"
+    assert loaded.path == before, f"{damage} went unnoticed"
     assert loaded.warnings and newest.name in loaded.warnings[0] and before.name in loaded.warnings[0]
-    lost = life.step - int(before.name[6:])
+    lost = child.step - int(before.name[6:])
     assert lost <= 6
-    same(folder, **settings)
-    return Trial(lost=lost, note=harm)
+    finishes_undisturbed(folder, **settings)
+    return Trial(lost=lost, note=damage)
 
 
 def all_damaged(random: Random, folder: Path) -> Trial:
     settings = {"steps": 6, "save_every": 2}
-    assert Life(folder, **settings).end() == 0
+    assert TrainingProcess(folder, **settings).wait() == 0
     for path in states(folder / "training"):
-        _harm(random, random.choice(sorted(path.iterdir())))
-    life = Life(folder, **settings)
-    assert life.end() == REFUSED and "every saved state is damaged" in life.error, "damage was taken for a state"
+        _damage(random, random.choice(sorted(path.iterdir())))
+    child = TrainingProcess(folder, **settings)
+    assert child.wait() == REFUSED and "every saved state is damaged" in child.error, "a damaged state was loaded"
     return Trial()
 
 
-def _harm(random: Random, path: Path) -> str:
+def _damage(random: Random, path: Path) -> str:
     data = bytearray(path.read_bytes())
-    harm = random.choice(["flipped bit", "truncated", "zero-filled", "removed"])
-    if harm == "flipped bit":
+    damage = random.choice(["flipped bit", "truncated", "zero-filled", "removed"])
+    if damage == "flipped bit":
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    elif harm == "truncated":
+    elif damage == "truncated":
         del data[random.randrange(len(data)) :]
-    elif harm == "zero-filled":
+    elif damage == "zero-filled":
         data = bytearray(len(data))
     path.write_bytes(data)
-    if harm == "removed":
+    if damage == "removed":
         path.unlink()
-    return f"{path.name} {harm}"
+    return f"{path.name} {damage}"

@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.errors import HeadwayError, TrainingError
 from headway.training.state import load_state, states
-from headway.training.step import SPLIT
+from headway.training.step import SPLIT_FILE
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
 
@@ -81,13 +81,13 @@ def test_other_errors_are_not_taken_for_it(tmp_path):
 
 def test_what_ranks_before_have_noted_is_taken_up(tmp_path):
     """Their trials are those of torture; here, what else may stand in the note."""
-    note = tmp_path / "training" / SPLIT
+    note = tmp_path / "training" / SPLIT_FILE
     note.parent.mkdir()
     note.write_text(json.dumps({"accumulate": 3}))
     assert "in 3 micro-batches" in toy.toy_fit(tmp_path, steps=1).history[0]["warning"]
     for wrong in ('{"accumulate": 0}', '{"accumulate": true}', "[]", "\x80\x04"):
         note.write_bytes(wrong.encode("latin-1"))
-        with pytest.raises(HeadwayError, match=SPLIT):
+        with pytest.raises(HeadwayError, match=SPLIT_FILE):
             toy.toy_fit(tmp_path, steps=2, resume=True)
 
 

@@ -18,7 +18,7 @@ from headway.training.state import load_state, states
 
 HERE = Path(__file__).parent
 toy = SimpleNamespace(**runpy.run_path(str(HERE / "toy_run.py")))
-ours = SimpleNamespace(**runpy.run_path(str(HERE / "shard_run.py"), run_name="shard_run"))
+ours = SimpleNamespace(**runpy.run_path(str(HERE / "fsdp_run.py"), run_name="fsdp_run"))
 TOLERANCE = 1e-5  # of losses, gradient norms and scores
 WEIGHTS = 1e-4  # Adam makes much of a gradient that is nothing but rounding
 
@@ -40,7 +40,7 @@ def test_shards_equal_one_process(tmp_path):
     plain = ours.RUNS["plain"]
     ours.run(tmp_path / "begun", callbacks=[ours.stop_at(3)], **plain)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
-    command = [sys.executable, HERE / "shard_run.py", tmp_path]
+    command = [sys.executable, HERE / "fsdp_run.py", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=env, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -80,8 +80,8 @@ def test_shards_equal_one_process(tmp_path):
 def test_a_rank_stops_for_the_loss_of_another(tmp_path, monkeypatch):
     """The control of what two ranks show: the sum over the ranks stops a run whose own numbers are finite."""
     toy.toy_fit(tmp_path / "own", steps=1)
-    agree = World.sum  # of one number, which is the loss, or of several
-    monkeypatch.setattr(World, "sum", lambda self, *own: [float("inf")] if len(own) == 1 else agree(self, *own))
+    agree = World.all_reduce  # of one number, which is the loss, or of several
+    monkeypatch.setattr(World, "all_reduce", lambda self, *own: [float("inf")] if len(own) == 1 else agree(self, *own))
     with pytest.raises(TrainingError, match=r"step 1: .* first seen at: no module when run again"):
         toy.toy_fit(tmp_path / "other", steps=1)
 

@@ -12,13 +12,13 @@ import torch
 import torch._dynamo  # an optimiser's first step does: once here, and every rank has it
 import torch.distributed as dist
 from support.ranks import fork_ranks
-from torture.lives import FaultySource
+from torture.child_process import FaultySource
 
 from headway.data.batch import Loss
 from headway.errors import TrainingError
 from headway.training import loop
-from headway.training.distributed import join
-from headway.training.fsdp import Shards  # noqa: F401 - for the ranks, as well
+from headway.training.distributed import init_distributed
+from headway.training.fsdp import FSDPReplica  # noqa: F401 - for the ranks, as well
 from headway.training.state import states
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
@@ -53,7 +53,7 @@ def pair(rank: int) -> None:
     faults(rank)
     result, _ = run(FOLDER / "begun", seed=1, shard="full", resume=True, callbacks=[stop_at(9)], **RUNS["plain"])
     assert (result.stopped_by, result.steps) == ("SIGTERM", 9)
-    held = sum(p.to_local().numel() for p in SEEN.learner.parameters())
+    held = sum(p.to_local().numel() for p in SEEN.trained.parameters())
     total = dist_sum(held)
     whole = sum(p.numel() for p in SEEN.model.parameters())
     assert total == whole and held <= 0.6 * whole, (held, total, whole)
@@ -84,7 +84,7 @@ def multiplied(model: torch.nn.Module, batch) -> Loss:
 def faults(rank: int) -> None:
     """An example that only the second rank sees makes its loss infinite, and all stop alike; or its gradient too large
     for fp16, and all leave the step out."""
-    world = join(torch.device("cpu"))
+    world = init_distributed(torch.device("cpu"))
     bad = int(toy.ToySource().epoch(0)[2][1])
     for shard in ("none", "full"):
         for loss, precision in ((added, "fp32"), (multiplied, "fp16")):
@@ -95,7 +95,7 @@ def faults(rank: int) -> None:
                 toy.toy_fit(folder, model=model, source=source, **options)
                 raise AssertionError("the run went on")
             except TrainingError as error:
-                said = world.gather(str(error))
+                said = world.all_gather(str(error))
             assert said[0] == said[1] and said[0].startswith("step 3:") and f"toy.tsv:{bad + 1}" in said[0], said
             assert "first seen at: the loss itself;" in said[0] and f"{folder}/training/autopsy-3`" in said[0], said
             assert [path.name for path in states(folder / "training")] == ["state-2", "state-1"]
@@ -103,7 +103,7 @@ def faults(rank: int) -> None:
         model = toy.ToyModel(dropout=0.0)
         result = toy.toy_fit(FOLDER / f"large-{shard}", model=model, source=source, loss=multiplied, **options)
         skipped = [entry["step"] for entry in result.history if entry.get("skipped")]
-        assert 3 in skipped and len(skipped) < 4 and world.gather(skipped) == [skipped] * 2, skipped
+        assert 3 in skipped and len(skipped) < 4 and world.all_gather(skipped) == [skipped] * 2, skipped
 
 
 def dist_sum(value: int) -> int:
@@ -118,7 +118,7 @@ def main() -> None:
     begin = loop.Run.begin
 
     def watched(self, **options):
-        SEEN.learner, SEEN.model, SEEN.optimizers = self.replica.learner, self.model, self.optimizers
+        SEEN.trained, SEEN.model, SEEN.optimizers = self.replica.trained, self.model, self.optimizers
         begin(self, **options)
 
     loop.Run.begin = watched

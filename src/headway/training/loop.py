@@ -59,7 +59,7 @@ def fit(
     """Train `model` in place. It ends with the best weights if there is a score, otherwise with the last weights or
     their EMA.
 
-    `evaluate` is called on every rank and may distribute its work over them (`use_ranks`); the scores of rank 0 are used.
+    `evaluate` is called on every rank and may divide its work (`use_ranks`); the scores of rank 0 are used.
     Everything the run writes is under `folder/training`. With `resume`, training continues from the newest valid state.
     A callback is any object with some of the methods of `Callback`.
     """

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from typer.testing import CliRunner, Result
 from headway import jobs
 from headway.cli import app
 from headway.errors import HeadwayError, InputError
+from headway.generation.option import option_of
+from headway.generation.settings import GenerationSettings
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +165,11 @@ def test_a_refused_input_of_a_long_file_can_be_found(writer: str, tmp_path: Path
     (tmp_path / "prompts.txt").write_text("hello\n" * (size + 3) + "hello " * 300 + "\n")
     with pytest.raises(InputError, match=f"after the first {size} inputs, counted from there: prompt 3 has"):
         run(writer, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "evaluate"])
+def test_generation_options_follow_their_declarations(command: str) -> None:
+    shown = " ".join(CliRunner().invoke(app, [command, "--help"]).stdout.split())
+    for declared in fields(GenerationSettings):
+        flag = f"--{declared.name.replace('_', '-')} "
+        assert (flag in shown) == (command in option_of(declared).commands), flag

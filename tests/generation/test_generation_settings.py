@@ -1,9 +1,15 @@
 """Settings are refused by name, before anything is computed."""
 
+from dataclasses import fields
+
 import pytest
 
 from headway.errors import ConfigError, InputError
-from headway.generation.settings import REAL, WHOLE, GenerationSettings
+from headway.generation.settings import GenerationSettings
+
+TYPES = {each.name: type(each.default) for each in fields(GenerationSettings)}
+WHOLE = [name for name, kind in TYPES.items() if kind is int]
+REAL = [name for name, kind in TYPES.items() if kind is float]
 
 
 @pytest.mark.parametrize("field", WHOLE)

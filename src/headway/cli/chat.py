@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import writes
+from headway.cli.generation_options import generation_options
 from headway.cli.inference import note_unfinished
 from headway.cli.options import Model, Weights, say
 from headway.errors import HeadwayError
@@ -17,13 +17,13 @@ HELP = "/reset begins anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer"
 
 
 @app.command()
-@writes
+@generation_options
 def chat(
     model: Model,
     weights: Weights = None,
     system: Annotated[str | None, typer.Option(help="What the model is told before the conversation.")] = None,
     *,
-    writing: dict[str, Any],
+    generation: dict[str, Any],
 ) -> None:
     """Talk with MODEL, one line at a time."""
     from headway.bundle import load
@@ -31,7 +31,7 @@ def chat(
 
     note_unfinished(model)
     person = sys.stdin.isatty()
-    conversation = Conversation(load(model, weights=weights), system=system, tell=note, **writing)
+    conversation = Conversation(load(model, weights=weights), system=system, tell=note, **generation)
     if conversation.tokenizer.chat_template is None:
         note("this model brings no chat template: it is shown lines such as «User: …», and may not know what they mean")
     if person:

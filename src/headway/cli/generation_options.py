@@ -1,54 +1,51 @@
-"""How an answer is written: the options of everything that generates, each said once."""
+"""The options of commands that generate text, derived from the declarations of GenerationSettings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from headway.cli.options import with_options
 from headway.errors import ConfigError
+from headway.generation.option import option_of
+from headway.generation.settings import GenerationSettings
 
-WRITING: dict[str, Any] = {
-    "max_new_tokens": Annotated[int | None, typer.Option(help="Longest answer, in tokens.")],
-    "min_new_tokens": Annotated[int | None, typer.Option(help="Shortest answer, in tokens.")],
-    "temperature": Annotated[float | None, typer.Option(help="How freely to choose; 0 is greedy.")],
-    "top_k": Annotated[int | None, typer.Option(help="Choose among the k likeliest tokens.")],
-    "top_p": Annotated[float | None, typer.Option(help="… among the likeliest that have this probability together.")],
-    "min_p": Annotated[float | None, typer.Option(help="… among those this many times as likely as the likeliest.")],
-    "typical_p": Annotated[float | None, typer.Option(help="… among the most typical that have this probability.")],
-    "seed": Annotated[int | None, typer.Option(help="The same seed gives the same answer.")],
-    "repetition_penalty": Annotated[float | None, typer.Option(help="Above 1: against tokens that were there before.")],
-    "frequency_penalty": Annotated[float | None, typer.Option(help="Against a token, for each time it was written.")],
-    "presence_penalty": Annotated[float | None, typer.Option(help="Against a token that was written at all.")],
-    "no_repeat_ngram": Annotated[int | None, typer.Option(help="No run of so many tokens twice.")],
-    "stop": Annotated[list[str] | None, typer.Option(help="Text that ends an answer; repeatable.")],
-    "regex": Annotated[str | None, typer.Option(help="The answer matches this regular expression, as a whole.")],
-    "json_schema": Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The answer is JSON, valid for the schema in this file.")
-    ],
-    "speculate": Annotated[
-        bool | None, typer.Option("--speculate/--no-speculate", help="Guess at what repeats itself: the same, sooner.")
-    ],
-    "overflow": Annotated[
-        str | None,
-        typer.Option(metavar="error|window", help="When the context is full: stop, or forget what is old."),
-    ],
-}
+HINTS = get_type_hints(GenerationSettings)
+TYPED = {"prefix": str, "json_schema": Path, "stop": list[str]}  # whose text is not yet the setting's value
 
 
-def writes(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of generation; it receives those that were given as one dict, `writing`."""
+def cli_option(name: str) -> Any:
+    """The annotation of a command's parameter for this setting."""
+    declared = next(each for each in fields(GenerationSettings) if each.name == name)
+    kind: Any = TYPED.get(name) or next(
+        (t for t in (get_args(HINTS[name]) or [HINTS[name]]) if t is not type(None)), str
+    )
+    more: dict[str, Any] = {"metavar": "FILE"} if kind is Path else {}
+    if get_origin(HINTS[name]) is Literal:
+        kind, more = str, {"metavar": "|".join(get_args(HINTS[name]))}
+    flag = f"--{name.replace('_', '-')}"
+    names = [] if kind is not bool else [f"{flag}/--no-{flag[2:]}"] if declared.default else [flag]
+    return Annotated[kind | None, typer.Option(*names, help=option_of(declared).help, **more)]
 
-    def writing(said: dict[str, Any]) -> dict[str, Any]:
-        if said["json_schema"] is not None:
-            said["json_schema"] = read_schema(said["json_schema"])
-        return {name: value for name, value in said.items() if value is not None}
 
-    return with_options(command, WRITING, gather=writing)
+def names_for(command: str) -> list[str]:
+    return [each.name for each in fields(GenerationSettings) if command in option_of(each).commands]
+
+
+def generation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options to a command, which receives those that were given as one dict, `generation`."""
+
+    def generation(given: dict[str, Any]) -> dict[str, Any]:
+        if given.get("json_schema") is not None:
+            given["json_schema"] = read_schema(given["json_schema"])
+        return {name: value for name, value in given.items() if value not in (None, [])}
+
+    return with_options(command, {name: cli_option(name) for name in names_for(command.__name__)}, gather=generation)
 
 
 def read_schema(path: Path) -> Any:

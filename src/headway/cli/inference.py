@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import writes
+from headway.cli.generation_options import generation_options
 from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say
 from headway.errors import InputError
 
@@ -31,25 +31,25 @@ def note_unfinished(model: str) -> None:
 
 @app.command()
 @reads_data
+@generation_options
 def evaluate(
     model: Model,
     data: Data = None,
-    beams: Annotated[int | None, typer.Option(help="Beam width, for tasks that search.")] = None,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
+    generation: dict[str, Any],
 ) -> None:
     """Score MODEL on DATA with the field's own metrics."""
     from headway import jobs
     from headway.bundle import load
     from headway.jobs.inference import together
 
-    options: dict[str, Any] = {"beams": beams} if beams else {}
     with together() as world:
         if world.is_main:
             note_unfinished(model)
-        scores = jobs.evaluate(load(model, weights=weights), data, **reading, **options)
+        scores = jobs.evaluate(load(model, weights=weights), data, **reading, **generation)
     if not world.is_main:
         return
     if as_json:
@@ -60,7 +60,7 @@ def evaluate(
 
 
 @app.command()
-@writes
+@generation_options
 def run(
     model: Model,
     inputs: Annotated[
@@ -69,37 +69,16 @@ def run(
     file: Annotated[
         Path | None, typer.Option(help="One input a line (JSON objects where a task needs several fields).")
     ] = None,
-    beams: Annotated[int | None, typer.Option(help="Beam width: search instead of sampling.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="With beams; above 0 favours long answers.")] = None,
-    coverage_penalty: Annotated[
-        float | None, typer.Option(help="With beams, translating: against leaving out parts of the source.")
-    ] = None,
-    groups: Annotated[int | None, typer.Option(help="With beams: as many groups that differ from each other.")] = None,
-    diversity_penalty: Annotated[float | None, typer.Option(help="With groups: how much they differ.")] = None,
-    n: Annotated[int | None, typer.Option(help="Answers for each input.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Every answer begins with this text.")] = None,
     weights: Weights = None,
-    logprobs: Annotated[bool, typer.Option("--logprobs", help="With --json: each token's log-probability.")] = False,
     as_json: AsJson = False,
     *,
-    writing: dict[str, Any],
+    generation: dict[str, Any],
 ) -> None:
     """Use MODEL on inputs. What it writes is streamed; several inputs are answered in batches."""
     from headway.jobs.inference import together
 
-    chosen = {
-        "beams": beams,
-        "length_penalty": length_penalty,
-        "coverage_penalty": coverage_penalty,
-        "groups": groups,
-        "diversity_penalty": diversity_penalty,
-        "n": n,
-        "prefix": prefix,
-        "logprobs": logprobs or None,
-    }
-    options = {**writing, **{name: value for name, value in chosen.items() if value is not None}}
     with together() as world:
-        answer_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=options)
+        answer_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=generation)
 
 
 def answer_all(

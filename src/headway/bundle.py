@@ -17,7 +17,7 @@ from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
-from headway.data.truncation import Ledger
+from headway.data.truncation import TruncationCounter
 from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise
@@ -115,12 +115,12 @@ class Bundle:
         if [] in ids:
             raise InputError(f"text {ids.index([])} has no tokens, so nothing can be said of it")
         if settings.limit is not None:
-            ledger = Ledger(overflow, InputError)
+            truncation = TruncationCounter(overflow, InputError)
             ids = [
-                ledger.fit(row, settings.limit, part="text", where=f"text {number}", last=row[-1])
+                truncation.apply(row, settings.limit, part="text", where=f"text {number}", last=row[-1])
                 for number, row in enumerate(ids)
             ]
-            for line in ledger.lines():
+            for line in truncation.summary():
                 warnings.warn(line, stacklevel=2)
         found = {i: pool(hidden[None], None, settings.pooling) for i, hidden in encode_ragged(self.model, ids)}
         vectors = torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)

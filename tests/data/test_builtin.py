@@ -1,4 +1,4 @@
-"""The built-in data: the same in every process, test apart from train, and true to what each task expects."""
+"""The built-in data: deterministic, with disjoint train and test sets, and valid for each task."""
 
 import hashlib
 import os
@@ -58,7 +58,7 @@ def test() -> dict[str, list[Row]]:
     return {task: SETS[task].rows(split="test") for task in SETS}
 
 
-def test_fields_sizes_and_places(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
+def test_fields_sizes_and_locations(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
     assert set(SETS) == set(FIELDS)
     for task in SETS:
         assert all(row.fields.keys() == FIELDS[task] for row in train[task] + test[task])
@@ -77,7 +77,7 @@ def test_test_rows_are_never_training_rows(train: dict[str, list[Row]], test: di
             assert not trained & {identity(row) for row in rows}, f"{task}, seed {seed}"
 
 
-def test_test_material_is_new_not_only_rearranged(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
+def test_test_groups_are_not_in_train(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
     for task, field in (("translate", "target"), ("answer", "context"), ("embed", "b")):
         known = {row.fields[field].lower() for row in train[task]}
         assert not known & {row.fields[field].lower() for row in test[task]}, task
@@ -111,7 +111,7 @@ SPELLED = (
 
 
 def read_date(written: str) -> set[date]:
-    """Every date that the standard library can see in it."""
+    """Every date that the standard library parses from the text."""
     text = written.lower()
     for number, word in reversed(list(enumerate(SPELLED, start=1))):
         text = re.sub(rf"\b(?<!-){word}\b", str(number), text)
@@ -178,8 +178,8 @@ def test_labels_are_balanced(train: dict[str, list[Row]], test: dict[str, list[R
         assert counts.keys() == {row.fields["label"] for row in test[task]}
 
 
-def test_one_word_does_not_tell_the_label(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
-    """Not trivial: the best single word of each message is wrong often; learnable: word counts together are good."""
+def test_one_word_does_not_determine_the_label(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
+    """Not trivial: a classifier by the best single word is often wrong. Learnable: word counts together are good."""
     counts: dict[str, Counter[str]] = {}
     for row in train["classify"]:
         for word in set(re.findall(r"\w+", row.fields["text"].lower())):
@@ -216,7 +216,7 @@ def test_tags_are_well_formed(train: dict[str, list[Row]]) -> None:
     assert as_names["Jordan"] >= {"PER", "LOC"} and as_names["April"] >= {"PER", "DATE"}
 
 
-def test_answers_point_at_their_text(train: dict[str, list[Row]]) -> None:
+def test_answer_spans_match_their_text(train: dict[str, list[Row]]) -> None:
     rows = train["answer"]
     for row in rows:
         for text, start in row.fields["answers"]:
@@ -226,7 +226,7 @@ def test_answers_point_at_their_text(train: dict[str, list[Row]]) -> None:
 
 
 def test_answers_are_the_right_ones(train: dict[str, list[Row]]) -> None:
-    """The sentence around the answer names what the question names; an open question has no such sentence."""
+    """The sentence around the answer names what the question names; an unanswerable question has no such sentence."""
     for row in train["answer"]:
         question, context = row.fields["question"], row.fields["context"]
         said = context.split(". ")
@@ -261,7 +261,7 @@ def test_pairs_differ_in_words(train: dict[str, list[Row]]) -> None:
     assert sum("." in row.fields["a"] and " " not in row.fields["a"] for row in train["embed"]) > 200  # functions
 
 
-def test_images_show_something(train: dict[str, list[Row]]) -> None:
+def test_images_are_not_blank(train: dict[str, list[Row]]) -> None:
     by_label: dict[str, list[float]] = {}
     for row in train["classify-image"][:600]:
         image = row.fields["image"]
@@ -270,7 +270,7 @@ def test_images_show_something(train: dict[str, list[Row]]) -> None:
     assert all(min(spread) > 12 for spread in by_label.values())
 
 
-def test_dialogues_take_turns_and_remember(train: dict[str, list[Row]]) -> None:
+def test_dialogues_alternate_and_recall_names(train: dict[str, list[Row]]) -> None:
     recalled = 0
     for row in train["chat"]:
         messages = row.fields["messages"]

@@ -1,10 +1,10 @@
-"""A check counts what a person should know, and names where."""
+"""The check of a data set: counts and locations."""
 
 import json
 
 import pytest
 
-from headway.data.check import Sightings, check, near_duplicates
+from headway.data.check import DuplicateCounter, check, near_duplicates
 from headway.data.read import read
 from headway.data.row import Row
 
@@ -26,12 +26,12 @@ def test_labels_near_duplicates_and_baseline():
     assert any("'Pos' / 'pos' / 'pos '" in warning for warning in report.warnings)
 
 
-def test_labels_that_do_differ_are_left_alone():
+def test_different_labels_are_not_near_duplicates():
     assert near_duplicates(["+", "-", "C", "C++", "1", "-1", "a b"]) == []
     assert near_duplicates(["not-spam", "not_spam"]) == [["not-spam", "not_spam"]]
 
 
-def test_imbalance_and_a_single_class_are_said():
+def test_imbalance_and_a_single_class_are_warnings():
     report = check(rows(*((f"t{i}", "a" if i else "b") for i in range(100))))
     assert any("99.0% have the label 'a'" in warning for warning in report.warnings)
     assert any("only one label" in warning for warning in check(rows(("x", "a"), ("y", "a"))).warnings)
@@ -45,7 +45,7 @@ def test_unknown_labels_at_evaluation():
     assert report.unknown_labels == {"odd": (1, "f:2")}
 
 
-def test_lengths_and_what_would_be_cut():
+def test_lengths_and_truncation():
     report = check(
         rows(*((f"{i} " + "w " * (i % 100), "ab"[i % 2]) for i in range(1000))), measure=words, limits={"text": 95}
     )
@@ -74,30 +74,30 @@ def test_many_hashes_are_sampled_within_a_bound():
     assert any(warning.startswith("About ") for warning in report.warnings)
 
 
-def test_sightings_keep_their_bound():
-    seen = Sightings(100)
+def test_the_duplicate_counter_is_bounded():
+    seen = DuplicateCounter(100)
     for number in range(5000):
         seen.add(number * 0x9E3779B97F4A7C15 % 2**64, answer=0)
         assert len(seen._counts) <= 100
 
 
-def test_empty_fields_are_counted_with_the_first_place():
+def test_empty_fields_are_counted_with_the_first_location():
     assert check(rows(("x", "a"), (" ", "b"), ("", "a"))).empty == {"text": (2, "f:2")}
 
 
-def test_tags_are_labels_too():
+def test_tags_are_labels():
     report = check([Row({"words": ["a", "b"], "tags": ["O", "B"]}, "f:1"), Row({"words": ["c"], "tags": ["O"]}, "f:4")])
     assert report.labels == {"O": 2, "B": 1}
 
 
-def test_report_as_lines_and_json(tmp_path):
+def test_report_as_text_and_json(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("good\tpos\n\nbad\tneg\nworse\tneg\n")
     report = check(read(path, fields=("text", "label")), measure=words)
     report.extra["memory"] = "1 GB"
-    lines = report.lines()
+    lines = report.summary()
     assert lines[0] == "examples     3" and lines[1] == "skipped      1 blank lines"
-    assert "baseline     always 'neg': 66.7% right" in lines and "memory       1 GB" in lines
+    assert "baseline     always 'neg': accuracy 66.7%" in lines and "memory       1 GB" in lines
     found = json.loads(json.dumps(report.to_dict()))
     assert found["labels"] == {"neg": 2, "pos": 1} and found["majority"] == {
         "label": "neg",

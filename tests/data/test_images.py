@@ -1,4 +1,4 @@
-"""Pictures on disk as rows."""
+"""Image folders and idx files as rows."""
 
 import gzip
 import struct
@@ -21,8 +21,8 @@ def draw(path: Path, shade: int) -> Path:
     return path
 
 
-def pack(folder: Path, part: str, pictures: np.ndarray, labels: list[int]) -> None:
-    three = struct.pack(">4B3I", 0, 0, 8, 3, *pictures.shape) + pictures.tobytes()
+def pack(folder: Path, part: str, images: np.ndarray, labels: list[int]) -> None:
+    three = struct.pack(">4B3I", 0, 0, 8, 3, *images.shape) + images.tobytes()
     one = struct.pack(">4BI", 0, 0, 8, 1, len(labels)) + bytes(labels)
     if part == "train":
         (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(three))
@@ -36,34 +36,34 @@ def labels_of(walk) -> list[str]:
     return [row.fields["label"] for row in walk()]
 
 
-def open_pictures(folder: Path):
+def open_images(folder: Path):
     return open_files(folder, fields=("image", "label"), columns={})
 
 
-def test_a_folder_a_label(tmp_path):
+def test_a_folder_per_label(tmp_path):
     for number in range(40):
         draw(tmp_path / ("cat" if number % 2 else "dog") / "more" / f"{number}.PNG", number)
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
-    data = open_pictures(tmp_path)
+    data = open_images(tmp_path)
     train, valid = [{row.where for row in walk()} for walk in (data.train, data.valid)]
     assert train and valid and not train & valid and len(train | valid) == 40
     assert set(labels_of(data.train)) == {"cat", "dog"} and len(labels_of(data.test)) == 40
     assert all(row.fields["image"] == Path(row.where) for row in data.train())
 
 
-def test_what_is_held_out_depends_on_the_pictures_alone(tmp_path):
+def test_the_split_depends_on_image_content_only(tmp_path):
     for number in range(40):
         draw(tmp_path / "one" / "a" / f"{number}.png", number)
         draw(tmp_path / "two" / "a" / f"x{39 - number}.png", number)
-    one, two = open_pictures(tmp_path / "one"), open_pictures(tmp_path / "two")
+    one, two = open_images(tmp_path / "one"), open_images(tmp_path / "two")
     held = [sorted(row.fields["image"].read_bytes() for row in data.valid()) for data in (one, two)]
     assert held[0] == held[1] and held[0]
     assert one.fingerprint != two.fingerprint  # the order is another
     draw(tmp_path / "one" / "a" / "0.png", 99)
-    assert open_pictures(tmp_path / "one").fingerprint != one.fingerprint
+    assert open_images(tmp_path / "one").fingerprint != one.fingerprint
 
 
-def test_the_check_sees_equal_pictures_and_only_those(tmp_path):
+def test_the_check_counts_equal_images(tmp_path):
     first, again = draw(tmp_path / "a" / "1.png", 1), draw(tmp_path / "b" / "2.png", 1)
     arrays = np.zeros((2, 40, 40), np.uint8)
     arrays[1, 20, 20] = 1  # in the middle, which a printed array leaves out
@@ -72,10 +72,10 @@ def test_the_check_sees_equal_pictures_and_only_those(tmp_path):
     assert check(rows[2:]).duplicates == 0 and check(rows[2:] + rows[2:]).duplicates == 2
 
 
-def test_parts_that_are_given_are_used(tmp_path):
+def test_given_parts_are_used(tmp_path):
     for part in ("train", "val", "test"):
         draw(tmp_path / part / "cat" / f"{part}.png", 1)
-    data = open_pictures(tmp_path)
+    data = open_images(tmp_path)
     names = [[Path(row.where).name for row in walk()] for walk in (data.train, data.valid, data.test)]
     assert names == [["train.png"], ["val.png"], ["test.png"]]
 
@@ -87,9 +87,9 @@ def test_a_label_may_be_called_train(tmp_path):
 
 
 def test_idx_files(tmp_path):
-    pictures = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2)
-    pack(tmp_path, "train", pictures, [7, 0, 7])
-    pack(tmp_path, "t10k", pictures[:1], [3])
+    images = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2)
+    pack(tmp_path, "train", images, [7, 0, 7])
+    pack(tmp_path, "t10k", images[:1], [3])
     parts = image_parts(tmp_path)
     assert [row.fields["label"] for row in parts["train"]] == ["7", "0", "7"]
     assert parts["train"][2].fields["image"].tolist() == [[8, 9], [10, 11]]
@@ -97,21 +97,21 @@ def test_idx_files(tmp_path):
     assert [row.fields["label"] for row in parts["test"]] == ["3"]
 
 
-def test_faults_are_named(tmp_path):
-    with pytest.raises(DataError, match="no pictures; expected a folder for each label"):
+def test_errors_name_the_file(tmp_path):
+    with pytest.raises(DataError, match="no images; expected a folder for each label"):
         image_parts(tmp_path)
     file = draw(tmp_path / "a.png", 1)
     with pytest.raises(DataError, match=r"a\.png: expected a folder"):
         image_parts(file)
     pack(tmp_path, "train", np.zeros((3, 2, 2), np.uint8), [1, 2])
-    with pytest.raises(DataError, match=r"3 pictures but .* has 2 labels"):
+    with pytest.raises(DataError, match=r"3 images but .* has 2 labels"):
         image_parts(tmp_path)
     packed = tmp_path / "train-images-idx3-ubyte.gz"
     packed.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 3, 2, 2) + b"123"))
-    with pytest.raises(DataError, match="cut short or too long"):
+    with pytest.raises(DataError, match="truncated or too long"):
         image_parts(tmp_path)
     packed.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 1 << 31, 1 << 31, 1 << 31)))
-    with pytest.raises(DataError, match="more than is read"):
+    with pytest.raises(DataError, match="more than can be read"):
         image_parts(tmp_path)
     noise = np.random.default_rng(0).bytes(5000)
     packed.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 50, 10, 10) + noise)[:-200])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.data.read import guess, read
+from headway.data.read import detect_layout, read
 from headway.errors import DataError
 
 CLASSIFY = ("text", "label")
@@ -64,7 +64,7 @@ def test_the_same_examples_in_every_format(tmp_path, name, zipped):
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("name", ["header.csv", "array.json", "rows.jsonl", "label_first.txt"])
-def test_marked_and_wide_encodings(tmp_path, name, encoding):
+def test_bom_and_utf16_encodings(tmp_path, name, encoding):
     assert fields(write(tmp_path, name, SAME[name].encode(encoding))) == GOOD
 
 
@@ -89,7 +89,7 @@ def test_blank_lines_are_skipped_and_counted(tmp_path):
         assert rows.skipped == {"blank lines": 2}
 
 
-def test_plain_text_is_one_example_a_line(tmp_path):
+def test_plain_text_is_one_example_per_line(tmp_path):
     path = write(tmp_path, "poem.txt", "one\ttab\n\ntwo, three\n")
     assert fields(path, ("text",)) == [{"text": "one\ttab"}, {"text": "two, three"}]
 
@@ -98,12 +98,12 @@ def test_quotes_in_tab_separated_files_are_characters(tmp_path):
     assert fields(write(tmp_path, "q.tsv", '"Hi," she said\t1\n"Bye"\t0\nhm\t0\n'))[0]["text"] == '"Hi," she said'
 
 
-def test_columns_by_name_and_number_win(tmp_path):
+def test_columns_by_name_and_number_take_precedence(tmp_path):
     path = write(tmp_path, "odd.csv", "text,title,label,grade\nx,t,0,good\ny,u,1,bad\n")
     assert fields(path, columns={"text": "title", "label": "4"})[0] == {"text": "t", "label": "good"}
 
 
-def test_a_missing_column_lists_what_there_is(tmp_path):
+def test_a_missing_column_lists_the_columns(tmp_path):
     path = write(tmp_path, "odd.csv", "texte,label\nx,a\ny,b\n")
     with pytest.raises(DataError, match=r'no column "txte".*"texte", "label".*Did you mean "texte"'):
         read(path, fields=CLASSIFY, columns={"text": "txte"})
@@ -112,29 +112,29 @@ def test_a_missing_column_lists_what_there_is(tmp_path):
         read(path, fields=PAIR)
 
 
-def test_unknown_header_is_told_from_content(tmp_path):
+def test_columns_of_an_unknown_header_are_detected_by_content(tmp_path):
     path = write(tmp_path, "h.csv", "remark,grade\n" + "".join(f"this is remark {i},{'ab'[i % 2]}\n" for i in range(9)))
-    layout = guess(path, CLASSIFY)
+    layout = detect_layout(path, CLASSIFY)
     assert layout.header and layout.mapping == {"text": "remark", "label": "grade"}
     assert str(layout) == "table, separated by commas, with a header, utf-8: text = remark, label = grade"
 
 
-def test_a_first_example_with_a_label_of_its_own_is_no_header(tmp_path):
+def test_a_first_example_with_a_unique_label_is_not_a_header(tmp_path):
     assert len(fields(write(tmp_path, "a.tsv", "good\tpos\nbad\tneg\nworse\tneg\n"))) == 3
     path = write(tmp_path, "b.tsv", "what is this\trare\n" + "".join(f"say it {i}\t{i % 2}\n" for i in range(50)))
     assert len(fields(path)) == 51
 
 
-def test_a_first_pair_is_not_taken_for_a_header(tmp_path):
+def test_a_first_pair_is_not_a_header(tmp_path):
     assert fields(write(tmp_path, "p.tsv", "hello\tbonjour\nthanks\tmerci\n"), PAIR)[0] == {
         "source": "hello",
         "target": "bonjour",
     }
 
 
-def test_sorted_labels_do_not_confuse_the_guess(tmp_path):
+def test_sorted_labels_do_not_confuse_detection(tmp_path):
     path = write(tmp_path, "s.tsv", "".join(f"remark number {i}\t{int(i > 300)}\n" for i in range(400)))
-    assert guess(path, CLASSIFY).mapping == {"text": "1", "label": "2"}
+    assert detect_layout(path, CLASSIFY).mapping == {"text": "1", "label": "2"}
 
 
 def test_lists_of_sentences_and_alternatives(tmp_path):
@@ -152,7 +152,7 @@ def test_parallel_files(tmp_path):
     assert rows.skipped == {"blank lines": 2}
 
 
-def test_parallel_files_of_different_length_are_refused_at_once(tmp_path):
+def test_parallel_files_of_different_length_are_refused(tmp_path):
     pair = [write(tmp_path, "a.en", "one\ntwo\nthree"), write(tmp_path, "a.de", "eins\nzwei\n")]
     with pytest.raises(DataError, match=r"a\.en has 3 lines but .*a\.de has 2"):
         next(read(pair, fields=PAIR))
@@ -171,7 +171,7 @@ def test_folder_with_parallel_parts_reads_train_and_english_first(tmp_path):
     assert fields(tmp_path, PAIR, columns={"source": "de"}) == [{"source": "eins", "target": "one"}]
 
 
-def test_two_tables_are_read_one_after_the_other(tmp_path):
+def test_two_tables_are_concatenated(tmp_path):
     pair = [write(tmp_path, "1.tsv", "source\ttarget\na\tb\n"), write(tmp_path, "2.tsv", "source\ttarget\nc\td\n")]
     assert [row["source"] for row in fields(pair, PAIR)] == ["a", "c"]
     pair[1].write_text("target\tsource\nc\td\n")
@@ -189,7 +189,7 @@ def test_folder_of_texts_per_label(tmp_path, below):
     assert rows.skipped == {"empty files": 1}
 
 
-def test_conll_with_tabs_spaces_and_marks(tmp_path):
+def test_conll_with_tabs_spaces_and_docstart(tmp_path):
     expected = [{"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}, {"words": ["Peter"], "tags": ["B-PER"]}]
     for name, content in {
         "t.conll": "EU\tB-ORG\nrejects\tO\n\t\nPeter\tB-PER\n",
@@ -201,7 +201,7 @@ def test_conll_with_tabs_spaces_and_marks(tmp_path):
         fields(path, ("words", "tags"))
 
 
-def test_words_and_tags_must_be_as_many(tmp_path):
+def test_words_and_tags_must_match_in_number(tmp_path):
     path = write(
         tmp_path, "w.jsonl", '{"tokens": ["a", "b"], "ner_tags": [0, 1]}\n{"tokens": ["a"], "ner_tags": [0, 1]}'
     )
@@ -231,7 +231,7 @@ def test_squad(tmp_path):
 
 
 def test_parquet_rows(tmp_path, monkeypatch):
-    """The wiring, with a stand-in for pyarrow; where pyarrow is installed the next test uses it."""
+    """With a fake pyarrow; the next test uses the real one where it is installed."""
 
     class Batch(list):
         def to_pylist(self):
@@ -263,7 +263,7 @@ def test_parquet_with_pyarrow(tmp_path):
         fields(write(tmp_path, "y.parquet", b"PAR1 no more"))
 
 
-def test_parquet_names_its_extra(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(DataError, match=r"headway\[parquet\]"):
         read(write(tmp_path, "x.parquet", b"PAR1...."), fields=CLASSIFY)

@@ -1,18 +1,18 @@
-"""Held-out rows are chosen by their content, and given parts are found by name."""
+"""The split by hash, and given parts by file name."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.row import Row
-from headway.data.split import digest, find_parts, held_out, inputs
+from headway.data.split import digest, find_parts, held_out, input_hash
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8"))
 
 
 @given(TEXT, TEXT, st.floats(0, 1), st.floats(0, 1))
-def test_equal_inputs_stay_together_and_shares_nest(text, label, share, more):
+def test_equal_inputs_are_on_one_side_and_shares_nest(text, label, share, more):
     row = Row({"text": text, "label": label}, "a:1")
     twin = Row({"label": "another", "text": f" {text}\n"}, "b:7")
     assert held_out(row, share=share) == held_out(twin, share=share)
@@ -26,23 +26,23 @@ def test_the_share_is_kept():
     assert all(held_out(row, share=1.0) for row in rows)
 
 
-def test_the_choice_never_changes():
-    """Goldens: a resumed or repeated run must hold out the same rows."""
+def test_the_split_never_changes():
+    """Golden values: a resumed or repeated run must hold out the same rows."""
     assert digest(Row({"text": "hello"}, ""), fields=["text"]) == GOLDEN
 
 
 GOLDEN = 0xFE616DDA7929C853
 
 
-def test_questions_on_one_context_stay_together():
+def test_questions_on_one_context_are_on_one_side():
     rows = [Row({"question": f"q{i}", "context": "same", "answers": []}, "") for i in range(50)]
     assert len({held_out(row, share=0.5) for row in rows}) == 1
-    assert len({inputs(row) for row in rows}) == 50
+    assert len({input_hash(row) for row in rows}) == 50
 
 
-def test_fields_do_not_run_together():
+def test_field_boundaries_change_the_hash():
     one, two = Row({"a": "x y", "b": "z"}, ""), Row({"a": "x", "b": "y z"}, "")
-    assert inputs(one) != inputs(two)
+    assert input_hash(one) != input_hash(two)
 
 
 @pytest.mark.parametrize("valid", ["dev", "val", "valid", "validation"])
@@ -62,7 +62,7 @@ def test_a_file_or_an_undivided_folder_is_all_train(tmp_path):
     assert find_parts([tmp_path / "a", tmp_path / "b"]).train == (tmp_path / "a", tmp_path / "b")
 
 
-def test_what_is_ambiguous_is_refused(tmp_path):
+def test_ambiguous_parts_are_refused(tmp_path):
     for name in ("train.tsv", "train.csv"):
         (tmp_path / name).write_text("x")
     with pytest.raises(DataError, match=r"several kinds of train files \(train\.csv, train\.tsv\)"):

@@ -87,7 +87,7 @@ def reads(*names: str) -> Callable[[Path], object]:
             assert set(fields) <= set(row.fields), "a field is missing"
             assert row.where.rpartition(":")[2].isdigit(), "a place without a line"
         report = check(data.train(), held_out=data.valid())
-        report.lines()
+        report.summary()
         json.dumps(report.to_dict())
         return name, data.layout[:20], min(report.examples, 5), len(report.warnings)
 
@@ -132,7 +132,7 @@ def read_store(path: Path) -> object:
     for file, content in (_store() | {path.name: path.read_bytes()}).items():
         (folder / file).write_bytes(content)
     task, store = _prepared(folder)
-    task.ledger.lines()
+    task.truncation.summary()
     assert _contents(store) == _stored(), "other examples than those that were prepared"
     if (folder / path.name).read_bytes() == path.read_bytes():
         return "used"
@@ -152,7 +152,7 @@ def read_mark(path: Path) -> object:
         (half / file).write_bytes(content)
     task, store = _prepared(folder)
     assert _contents(store) == _stored(), "other examples than those that were to be prepared"
-    return len(task.ledger.lines())
+    return len(task.truncation.summary())
 
 
 def make_examples(path: Path) -> object:
@@ -250,7 +250,7 @@ def _model_folder() -> dict[str, bytes]:
 
 def _prepared(folder: Path, *, rows: Callable[[list[Row]], Iterable[Row]] = iter) -> tuple[Any, Store]:
     """Four short texts and one that is cut, by the door through which training comes."""
-    task = replace(_task("classify"))  # its ledger is empty
+    task = replace(_task("classify"))  # its truncation counts are empty
     all_rows = [Row({"text": "so so " * n, "label": task.labels[0]}, f"f.csv:{n}") for n in (1, 2, 3, 4, 3000)]
     return task, prepare(task, rows(all_rows), folder, key="k")
 

@@ -15,7 +15,7 @@ import pytest
 
 from headway import tasks
 from headway.data.check import check
-from headway.data.dataset import DataSet, open_files
+from headway.data.dataset import Dataset, open_files
 from headway.errors import DataError
 from headway.preprocess.text import Tokenizer
 from headway.tasks.batches import prepare
@@ -120,12 +120,12 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(texts, kind="wordpiece", size=300)
 
 
-def opened(task: str, path: Path | list[Path], **options: Any) -> DataSet:
+def opened(task: str, path: Path | list[Path], **options: Any) -> Dataset:
     kind = tasks.find(task)
     return open_files(path, fields=kind.fields, columns={}, running=kind.running_text, **options)
 
 
-def begun(task: str, data: DataSet, **options: Any) -> Task:
+def begun(task: str, data: Dataset, **options: Any) -> Task:
     return tasks.find(task).from_data(data.train, tokenizer=tokenizer(), options=options)
 
 
@@ -135,7 +135,7 @@ def told(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None
     ready = begun(task, data, **options)
     report = check(data.train(), held_out=data.valid(), measure=ready.token_lengths, limits=ready.length_limits())
     prepare(ready, data.train(), folder / "store", key="k")
-    return "\n".join([*report.lines(), *ready.ledger.lines()])
+    return "\n".join([*report.summary(), *ready.truncation.summary()])
 
 
 def rows_of(task: str, path: Path) -> list[Example]:
@@ -143,7 +143,7 @@ def rows_of(task: str, path: Path) -> list[Example]:
 
 
 REMEDIES = re.compile(
-    r"name the|convert|remove|fetch|split|quote|close it|use |say which|give|mend|raise|leave|shorten|double|"
+    r"name the|name it|convert|remove|download|split|quote|close it|use |give|fix|raise|leave|shorten|double|"
     r"did you mean|expected|copy|must belong|are needed|separate|gunzip",
     re.IGNORECASE,
 )

@@ -23,7 +23,7 @@ from headway import tasks
 from headway.data import store_writer
 from headway.data.dataset import open_files
 from headway.data.row import Row
-from headway.data.truncation import Ledger
+from headway.data.truncation import TruncationCounter
 from headway.tasks.batches import prepare
 
 
@@ -31,7 +31,7 @@ class Bytes:
     """The cheapest task there is: a text's bytes are its tokens."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.truncation = TruncationCounter()
 
     def examples(self, row: Row) -> list[dict[str, np.ndarray]]:
         return [{"ids": np.frombuffer(row.fields["text"].encode(), np.uint8)}]
@@ -47,7 +47,7 @@ def peak() -> int:
 def checksum(folder: Path) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for path in sorted(folder.iterdir()):
-        whole.update(f"{path.name} {store_writer.hashed(path).hexdigest()}\n".encode())
+        whole.update(f"{path.name} {store_writer.file_hash(path).hexdigest()}\n".encode())
     return whole.hexdigest()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from headway import tasks
-from headway.data.dataset import DataSet, open_builtin
+from headway.data.dataset import Dataset, open_builtin
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size
@@ -20,7 +20,7 @@ from headway.training.settings import Settings
 SMALL = Size(width=64, layers=2, heads=2, dropout=0.0)
 
 
-def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, DataSet]:
+def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, Dataset]:
     """The task, an untrained model for it, and its data."""
     data = open_builtin(tasks.find(name).builtin, size=rows)
     task = tasks.find(name).from_data(data.train, tokenizer=None, options=options)
@@ -29,7 +29,7 @@ def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, D
     return task, model.eval(), data
 
 
-def trained(task: Task, model: nn.Module, data: DataSet, *, folder: Path, **settings: Any) -> FitResult:
+def trained(task: Task, model: nn.Module, data: Dataset, *, folder: Path, **settings: Any) -> FitResult:
     store = prepare(task, data.train(), folder / "store", key="test")
     given = {"batch": 32, "lr": 0.003, "log_every": 1, "eval_every": 0, "save_every": 0, "device": "cpu", **settings}
     source = ExampleSource(store, task, batch=given["batch"], unit="examples", seed=0, fingerprint=data.fingerprint)

@@ -91,7 +91,7 @@ def test_windows_overlap_and_lose_nothing():
     assert all(len(window.ids) <= 16 and window.ids[-1] == task.tokenizer.sep_id for window in windows)
     spans = [tuple(example["span"]) for example in task.examples(LONG)]
     assert spans == [NOWHERE, NOWHERE, (14, 14), (9, 9), (4, 4)]  # token 20 of the context, 4 tokens in front of it
-    assert task.ledger.lines() == []
+    assert task.truncation.summary() == []
 
 
 def test_a_stride_wider_than_the_room_leaves_no_gap():
@@ -109,7 +109,7 @@ def test_an_answer_across_a_windows_end_is_not_in_it():
 def test_without_windows_a_long_context_is_cut_and_counted_or_refused():
     cut = begun(limit=16, overflow="truncate")
     assert len(cut.examples(LONG)) == 1
-    assert cut.ledger.lines()[0].startswith("context: 1 of 1 cut to 11 tokens")
+    assert cut.truncation.summary()[0].startswith("context: 1 of 1 cut to 11 tokens")
     with pytest.raises(DataError, match="context has 30 tokens"):
         begun(limit=16, overflow="error").examples(LONG)
 
@@ -118,7 +118,7 @@ def test_a_long_question_is_cut_and_counted():
     task = begun(question_limit=3)
     [example] = task.examples(ROWS[0])
     assert example["context"].tolist() == [5, 15]
-    assert task.ledger.to_dict()["question"]["longest"] == 5
+    assert task.truncation.to_dict()["question"]["longest"] == 5
 
 
 def test_a_misplaced_answer_is_refused_by_line(task):

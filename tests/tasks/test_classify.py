@@ -128,7 +128,7 @@ def test_a_long_text_is_cut_on_the_ledger_and_keeps_its_end_token():
     task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
     [example] = task.examples(ROWS[3])
     assert len(example["ids"]) == 4 and example["ids"][-1] == task.tokenizer.sep_id
-    assert task.ledger.to_dict()["text"] == {"cut": 1, "of": 1, "limit": 4, "longest": 6, "where": "films.tsv:4"}
+    assert task.truncation.to_dict()["text"] == {"cut": 1, "of": 1, "limit": 4, "longest": 6, "where": "films.tsv:4"}
     assert task.token_lengths(ROWS[3]) == {"text": 6} and task.length_limits() == {"text": 4}
     strict = Classify.from_dict({**task.to_dict(), "overflow": "error"}, task.tokenizer)
     with pytest.raises(DataError, match=r"films.tsv:4: text has 6 tokens"):

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from support.task_run import SMALL, losses, trained
 
-from headway.data.dataset import DataSet, open_builtin, open_files
+from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError
 from headway.models import recipes
@@ -155,7 +155,7 @@ def test_it_learns(tmp_path):
     data = replace(whole, train=two(whole.train), valid=two(whole.valid), test=two(whole.test))
     task = ClassifyImage.from_data(data.train, tokenizer=None, options={"patch": 8})
     model = untrained(task, recipe="modern")
-    assert isinstance(data, DataSet) and sum(task.counts) == len(list(data.train()))
+    assert isinstance(data, Dataset) and sum(task.counts) == len(list(data.train()))
     fell = losses(trained(task, model, data, folder=tmp_path, steps=60))
     scores = task.evaluate(model, data.test())
     assert np.mean(fell[-5:]) < 0.6 * np.mean(fell[:5])

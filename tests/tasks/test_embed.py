@@ -163,7 +163,7 @@ def test_long_texts_are_cut_and_counted():
     task = begun(limit=4)
     [example] = task.examples(ROWS[1])
     assert len(example["b"]) == 4 and example["b"][-1] == task.tokenizer.sep_id
-    assert task.ledger.to_dict()["b"]["where"] == "pairs.tsv:2"
+    assert task.truncation.to_dict()["b"]["where"] == "pairs.tsv:2"
     assert task.length_limits() == {"a": 4, "b": 4} and task.token_lengths(ROWS[1])["b"] > 4
 
 

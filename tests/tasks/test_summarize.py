@@ -82,7 +82,7 @@ def test_it_is_a_translation_with_other_limits(task):
 def test_long_texts_are_cut_and_counted(task):
     short = Summarize(tokenizer=task.tokenizer, source_limit=5)
     [example] = short.examples(ROWS[0])
-    assert len(example["source"]) == 5 and short.ledger.to_dict()["source"]["where"] == "a.jsonl:1"
+    assert len(example["source"]) == 5 and short.truncation.to_dict()["source"]["where"] == "a.jsonl:1"
 
 
 def test_the_lead_is_scored_beside(task):

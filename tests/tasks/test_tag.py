@@ -144,14 +144,14 @@ def test_a_long_sentence_is_read_in_windows_and_every_word_is_learned_once():
     [answer] = task.predict(model, [LONG.fields["words"]])
     assert answer["tags"] == LONG.fields["tags"] and "unread" not in answer
     assert max(model.lengths) <= 8
-    assert not task.ledger.cut and task.length_limits() == {} and task.token_lengths(LONG) == {"words": 23}
+    assert not task.truncation.cut and task.length_limits() == {} and task.token_lengths(LONG) == {"words": 23}
 
 
 def test_a_word_longer_than_a_window_is_cut_on_the_ledger():
     task = begun(limit=8)
     [answer] = task.predict(Reader(task, {"Ada": "B-PER"}), [["Ada", "in" * 20, "Ada"]])
     assert answer["tags"][0] == answer["tags"][2] == "B-PER"
-    assert task.ledger.to_dict()["one word"]["limit"] == 6
+    assert task.truncation.to_dict()["one word"]["limit"] == 6
 
 
 def test_what_truncation_leaves_out_is_counted():
@@ -159,7 +159,7 @@ def test_what_truncation_leaves_out_is_counted():
     model = Reader(task, {"Ada": "B-PER", "Bob": "B-PER"})
     [answer] = task.predict(model, [LONG.fields["words"]])
     assert answer["unread"] == 15 and answer["tags"] == [*LONG.fields["tags"][:6], *["O"] * 15]
-    assert task.ledger.to_dict()["words"] == {"cut": 1, "of": 1, "limit": 8, "longest": 23, "where": "input 1"}
+    assert task.truncation.to_dict()["words"] == {"cut": 1, "of": 1, "limit": 8, "longest": 23, "where": "input 1"}
     assert task.length_limits() == {"words": 8}
     scores = task.evaluate(model, [LONG])
     assert scores["unread"] == 15

@@ -1,4 +1,4 @@
-"""`translate`: teacher forcing shifted right, padding that asks for nothing, answers in order, the ledger."""
+"""`translate`: teacher forcing shifted right, padding that asks for nothing, answers in order, truncation counts."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_counted_or_refused() -> None:
     for row in ROWS:
         example = task.examples(row)[0]
         assert len(example["source"]) <= 4 and example["source"][-1] == task.tokenizer.eos_id
-    line = task.ledger.lines()[0]
+    line = task.truncation.summary()[0]
     assert line.startswith("source: 1 of 3 cut to 4 tokens (33.3%)") and "dates.tsv:2" in line
     with pytest.raises(DataError, match=r"dates\.tsv:2: source has \d+ tokens, the model takes 4"):
         make(source_limit=4, overflow="error").examples(ROWS[1])

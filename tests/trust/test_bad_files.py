@@ -104,7 +104,7 @@ def test_old_line_ends_are_read_or_named(task: str, kind: str, tmp_path: Path) -
     if is_running(task, kind):
         assert "".join(row["text"] for row in rows_of(task, path)) == sound(task, kind)
     else:
-        assert f"x.{kind}:1: lines end with a carriage return alone" in refusal(task, path, tmp_path)
+        assert f"x.{kind}:1: lines end with a carriage return only" in refusal(task, path, tmp_path)
 
 
 @pytest.mark.parametrize(("task", "kind"), [pair for pair in EVERY if pair[1] not in ("json", "conll")])
@@ -127,7 +127,7 @@ def test_gzip_cut_or_damaged(task: str, kind: str, tmp_path: Path) -> None:
     whole = gzip.compress(sound(task, kind, count=400).encode())
     cut = write(tmp_path, f"cut.{kind}.gz", whole[: len(whole) // 2])
     assert re.search(
-        rf"cut\.{kind}\.gz:\d+: the gzip file is cut off here; fetch it again", refusal(task, cut, tmp_path)
+        rf"cut\.{kind}\.gz:\d+: the gzip file is truncated here; download it again", refusal(task, cut, tmp_path)
     )
     broken = bytearray(whole)
     broken[len(whole) // 2] ^= 0xFF

@@ -103,7 +103,7 @@ def test_labels_that_may_be_one_or_none_are_listed(tmp_path: Path) -> None:
         "some text five,",
     ]
     said = told("classify", write(tmp_path, "x.csv", "\n".join(lines)), tmp_path)
-    assert "Labels that may be one: 'Calm' / 'calm' / 'calm '" in said
+    assert "Labels that differ only in spelling: 'Calm' / 'calm' / 'calm '" in said
     assert re.search(r"Labels that look like a missing value: '' \(\d\), 'nan' \(1\)", said), said
     assert re.search(r"label is empty in \d examples, first at .*x\.csv:\d+", said)
 
@@ -124,8 +124,8 @@ def test_rare_and_common_labels_are_named_with_the_baseline(tmp_path: Path) -> N
     both = write(tmp_path, "valid.jsonl", WRITERS["jsonl"](rows[:1]))
     said = told("classify", write(tmp_path, "x.jsonl", WRITERS["jsonl"](rows)), tmp_path, valid=both)
     assert "2 labels have one example: 'rare', 'rarer'" in said
-    assert "98.0% have the label 'common'; accuracy alone will flatter" in said
-    assert "baseline     always 'common': 98.0% right" in said
+    assert "98.0% have the label 'common'; accuracy alone is misleading" in said
+    assert "baseline     always 'common': accuracy 98.0%" in said
 
 
 @pytest.mark.parametrize(("task", "kind"), [("classify", "csv"), ("tag", "jsonl")])
@@ -258,7 +258,7 @@ def test_repeated_and_shared_examples_are_counted(task: str, tmp_path: Path) -> 
     path = write(tmp_path, "x.jsonl", text + text)
     valid = write(tmp_path, "v.jsonl", sound(task, "jsonl", count=8))
     said = told(task, path, tmp_path, valid=valid)
-    assert "40 examples repeat an input seen before" in said
+    assert "40 examples repeat an earlier input" in said
     assert "8 held-out examples (100.0%) are also in training" in said
 
 
@@ -266,7 +266,7 @@ def test_contradictions_are_counted(tmp_path: Path) -> None:
     text = sound("classify", "csv") + sound("classify", "csv").partition("\n")[2].replace("loud", "calm")
     valid = write(tmp_path, "v.csv", sound("classify", "csv", count=3))
     said = told("classify", write(tmp_path, "x.csv", text), tmp_path, valid=valid)
-    assert "20 inputs come with different labels" in said
+    assert "20 inputs occur with different labels" in said
 
 
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:

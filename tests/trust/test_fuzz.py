@@ -14,7 +14,7 @@ from fuzz.campaign import Target, fire
 from fuzz.mutate import lied
 from fuzz.targets import TARGETS
 
-from headway.data.truncation import Ledger
+from headway.data.truncation import TruncationCounter
 from headway.errors import DataError
 
 INPUTS = 12_000  # in all, shared out as `make fuzz` does
@@ -53,15 +53,17 @@ def test_a_planted_fault_is_found_and_its_input_kept(tmp_path: Path) -> None:
             planted(tmp_path / "x.json")
 
 
-def believing(ledger: Ledger, state: Any) -> bool:
-    ledger.seen, ledger.cut, ledger.limit, ledger.worst = (state[part] for part in ("seen", "cut", "limit", "worst"))
+def believing(counter: TruncationCounter, state: Any) -> bool:
+    counter.seen, counter.cut, counter.limit, counter.worst = (
+        state[part] for part in ("seen", "cut", "limit", "worst")
+    )
     return True
 
 
 PLANTED = [
-    ("store index", "headway.data.store.is_whole", lambda *_: True),
-    ("store index", "headway.data.truncation.Ledger.recall", believing),
-    ("store mark", "headway.data.store_writer.is_whole", lambda *_: True),
+    ("store index", "headway.data.store.is_intact", lambda *_: True),
+    ("store index", "headway.data.truncation.TruncationCounter.load_state_dict", believing),
+    ("store mark", "headway.data.store_writer.is_intact", lambda *_: True),
 ]
 
 

@@ -131,7 +131,7 @@ def test_sixty_megabytes_are_prepared_in_little_memory_and_through_kills(tmp_pat
 
 @pytest.mark.parametrize("task", FORMATS)
 def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger of what was cut, and what a task remembers of the row before, survive too."""
+    """The counts of what was truncated, and what a task remembers of the row before, survive too."""
     monkeypatch.setattr(store_writer, "MARK_BYTES", 3000)
     kind = "csv" if task == "fill" else "jsonl"
     path = tmp_path / f"x.{kind}"
@@ -154,10 +154,10 @@ def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeyp
     ready = begun(task, data, **limit)
     prepare(ready, data.train(), tmp_path / "again", key="k")
     assert preparing.checksum(tmp_path / "again") == expected
-    assert ready.ledger.state() == whole.ledger.state()
+    assert ready.truncation.state_dict() == whole.truncation.state_dict()
     opened_again = begun(task, data, **limit)
     prepare(opened_again, data.train(), tmp_path / "again", key="k")
-    assert opened_again.ledger.lines() == whole.ledger.lines()
+    assert opened_again.truncation.summary() == whole.truncation.summary()
 
 
 @pytest.mark.parametrize("lie", [0, -1, 19, 21, 10**9, 20.0, "20", True, None])
@@ -168,11 +168,11 @@ def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path:
     data = opened("classify", path)
     prepare(begun("classify", data), data.train(), tmp_path / "whole", key="k")
     task = begun("classify", data)
-    with pytest.raises(KeyboardInterrupt), store_writer.Draft(tmp_path / "again", key="k") as writing:
+    with pytest.raises(KeyboardInterrupt), store_writer.StoreWriter(tmp_path / "again", key="k") as writing:
         for row in list(data.train())[:20]:
             for example in task.examples(row):
                 writing.add({**example, "where": row.where})
-        writing.mark({"rows": lie, "ledger": task.ledger.state()})
+        writing.mark({"rows": lie, "truncation": task.truncation.state_dict()})
         raise KeyboardInterrupt
     with pytest.raises(DataError, match="damaged and now gone; start again"):
         prepare(begun("classify", data), data.train(), tmp_path / "again", key="k")
@@ -183,7 +183,7 @@ def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path:
 def half_done(folder: Path) -> Path:
     """A draft of 60 examples, marked at the fiftieth."""
 
-    with pytest.raises(KeyboardInterrupt), store_writer.Draft(folder, key="k") as writing:
+    with pytest.raises(KeyboardInterrupt), store_writer.StoreWriter(folder, key="k") as writing:
         for number in range(60):
             writing.add({"ids": np.arange(number, dtype=np.int32), "where": f"f:{number}"})
             if number == 49:
@@ -217,7 +217,7 @@ def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path
     elif damage == "a link":
         values.replace(tmp_path / "mine")
         values.symlink_to(tmp_path / "mine")
-    with store_writer.Draft(tmp_path / "s", key="other" if damage == "another key" else "k") as writing:
+    with store_writer.StoreWriter(tmp_path / "s", key="other" if damage == "another key" else "k") as writing:
         assert (writing.count, writing.note) == ((50, {"rows": 50}) if damage == "nothing" else (0, {}))
         writing.add({"ids": np.arange(7, dtype=np.int32), "where": "f:99"})
         writing.finish()
@@ -228,15 +228,18 @@ def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path
 
 
 def test_two_processes_cannot_prepare_one_folder(tmp_path: Path) -> None:
-    with store_writer.Draft(tmp_path / "s", key="k"), pytest.raises(DataError, match="another process is preparing"):
-        store_writer.Draft(tmp_path / "s", key="k").__enter__()
+    with (
+        store_writer.StoreWriter(tmp_path / "s", key="k"),
+        pytest.raises(DataError, match="another process is preparing"),
+    ):
+        store_writer.StoreWriter(tmp_path / "s", key="k").__enter__()
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with store_writer.Draft(tmp_path / "s", key="k") as writing:
+    with store_writer.StoreWriter(tmp_path / "s", key="k") as writing:
         writing.add({"ids": [1, 2]})
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(DataError, match=r"s: the prepared examples cannot be written \(No space left.*are free"):
@@ -247,10 +250,10 @@ def test_a_false_mark_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"precious" * 100)
     place = half_done(tmp_path / "s")
-    said = checksums.read_sealed(place / store_writer.MARK)
+    said = checksums.read_checksummed(place / store_writer.MARK)
     assert said is not None
     said["files"]["../mine"] = {"bytes": 3, "checksum": ""}
-    checksums.write_sealed(place / store_writer.MARK, said)
-    with store_writer.Draft(tmp_path / "s", key="k") as writing:
+    checksums.write_checksummed(place / store_writer.MARK, said)
+    with store_writer.StoreWriter(tmp_path / "s", key="k") as writing:
         assert writing.count == 0
     assert mine.read_bytes() == b"precious" * 100

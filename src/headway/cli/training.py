@@ -113,5 +113,5 @@ def check(
     if as_json:
         say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
     else:
-        for line in report.lines():
+        for line in report.summary():
             say(line)

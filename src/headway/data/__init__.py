@@ -1,1 +1,1 @@
-"""Data room: many things. Read files, check them, split, store, order and pack."""
+"""Data sets: read files, check them, split, store examples, form batches."""

@@ -1,4 +1,4 @@
-"""Data: what a task hands to the loop – the tensors of some examples, collated – and what comes back, a loss."""
+"""`Batch`: collated tensors that a task gives to the training loop. `Loss`: what it computes from a model's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Batch:
     """`inputs` are keyword arguments of the model's forward; `count` is the number of predictions the loss sums over;
-    `where` names the lines the rows came from."""
+    `where` has each row's `file:line`."""
 
     inputs: dict[str, Tensor]
     targets: dict[str, Tensor]

@@ -1,6 +1,6 @@
-"""Data room: which examples form which batch. Known from the arguments alone, so any step can be found again.
+"""Which examples form which batch: a pure function of the arguments, so that a resumed run finds any step again.
 
-A batch here is the *effective* one: ranks and accumulation cut it further, so their number changes no batch.
+A batch here is the *effective* batch. Ranks and gradient accumulation split it further; their number changes no batch.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 
 from headway.errors import ConfigError
 
-POOL = 100  # batches' worth of examples that are sorted by length together
+POOL = 100  # batches in a pool of examples that is sorted by length
 
 
-class Order:
+class BatchSampler:
     """Batches of example indices; every example once an epoch.
 
-    With `bucket`, a shuffled epoch is cut into pools, each pool sorted by length and cut into batches, and the batches
-    shuffled: neighbours in length share a batch, yet no two epochs are alike. `unit` says what `batch` counts:
-    examples, or tokens of the padded batch (rows times the longest row).
+    With `bucket`, a shuffled epoch is cut into pools, each pool is sorted by length and cut into batches, and the
+    batches are shuffled: examples of similar length share a batch, and every epoch differs. `unit` says what `batch`
+    counts: examples, or tokens of the padded batch (examples times the longest one).
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Order:
             )
 
     def epoch(self, number: int) -> list[np.ndarray]:
-        """The batches of an epoch, in order."""
+        """The batches of an epoch, each an array of example indices."""
         count = len(self.lengths)
-        indices = shuffled(count, self.seed, number, 0) if self.shuffle else np.arange(count)
+        indices = permutation(count, self.seed, number, 0) if self.shuffle else np.arange(count)
         pool = self._pool() if self.bucket else max(1, count)
         batches: list[np.ndarray] = []
         for start in range(0, count, pool):
@@ -49,7 +49,7 @@ class Order:
                 part = part[np.argsort(self.lengths[part], kind="stable")]
             batches += self._cut(part)
         if self.shuffle and self.bucket:
-            batches = [batches[index] for index in shuffled(len(batches), self.seed, number, 1)]
+            batches = [batches[index] for index in permutation(len(batches), self.seed, number, 1)]
         return batches
 
     def padding_share(self, epoch: Sequence[np.ndarray]) -> float:
@@ -68,14 +68,14 @@ class Order:
         lengths, batches, start = np.maximum(self.lengths[part], 1), [], 0
         while start < len(part):
             ahead = np.maximum.accumulate(lengths[start : start + self.batch // int(lengths[start])])
-            padded = ahead * np.arange(1, len(ahead) + 1)  # size of a batch that ends here; only grows
+            padded = ahead * np.arange(1, len(ahead) + 1)  # padded size of a batch that ends here; monotone
             end = start + int(np.searchsorted(padded, self.batch, side="right"))
             batches.append(part[start:end])
             start = end
         return batches
 
 
-def shuffled(count: int, *key: int) -> np.ndarray:
-    """A permutation that depends on the key alone: sorted raw bits, whose stream numpy promises to keep."""
+def permutation(count: int, *key: int) -> np.ndarray:
+    """A permutation that depends on the key only. It sorts raw bits, whose stream numpy guarantees not to change."""
     bits = np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
     return np.argsort(bits, kind="stable")

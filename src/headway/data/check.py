@@ -1,4 +1,4 @@
-"""Data room: what a person should know about a data set before training on it. One pass, bounded memory."""
+"""Checks a data set before training: labels, lengths, duplicates, leakage. One pass, bounded memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from headway.data.report import Lengths, Overlong, Report
 from headway.data.row import Row
-from headway.data.split import inputs
+from headway.data.split import input_hash
 
 MOST_LABELS = 10_000
-MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # what tools write for nothing
+MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
 Measure = Callable[[Row], Mapping[str, int]]
 
 
@@ -21,19 +21,19 @@ def check(
     rows: Iterable[Row], *, held_out: Iterable[Row] = (), labels: Sequence[str] | None = None,
     measure: Measure | None = None, limits: Mapping[str, int] | None = None, most_hashes: int = 1_000_000,
 ) -> Report:  # fmt: skip
-    """Reads all rows and reports.
+    """Reads all rows and returns a report.
 
-    `held_out` rows are looked up among `rows` for overlap, and their labels for unknown ones. `labels` are those that a
-    model knows, if it exists already. `measure` gives a row's lengths by part, `limits` what fits of a part.
+    `held_out` rows are compared with `rows` to find overlap and unknown labels. `labels` are those of an existing
+    model, if there is one. `measure` returns a row's length in tokens by part, `limits` the longest that fits.
     """
-    report, seen = Report(), Sightings(most_hashes)
-    sizes = _Sizes(measure, limits or {})
+    report, seen = Report(), DuplicateCounter(most_hashes)
+    sizes = _LengthHistograms(measure, limits or {})
     found: Counter[str] = Counter()
-    unknown = _Unknown(labels)
+    unknown = _UnknownLabels(labels)
     characters = [0, 0]
     for row in rows:
         report.examples += 1
-        characters[0] += _running(row)
+        characters[0] += _running_characters(row)
         for name, value in row.fields.items():
             if value is None or (isinstance(value, str) and not value.strip()) or (name == "words" and not value):
                 count, where = report.empty.get(name, (0, row.where))
@@ -41,8 +41,8 @@ def check(
         for label in _labels_of(row):
             if label in found or len(found) < MOST_LABELS:
                 found[label] += 1
-            unknown.look(label, row)
-        seen.add(inputs(row), answer=_answer(row))
+            unknown.add(label, row)
+        seen.add(input_hash(row), answer=_answer(row))
         sizes.add(row)
     report.skipped = dict(getattr(rows, "skipped", {}))
     report.labels = dict(found.most_common())
@@ -50,10 +50,10 @@ def check(
     unknown.known = unknown.known if labels is not None else set(found)
     for row in held_out:
         report.held_out += 1
-        characters[1] += _running(row)
-        report.overlap += inputs(row) in seen
+        characters[1] += _running_characters(row)
+        report.overlap += input_hash(row) in seen
         for label in _labels_of(row):
-            unknown.look(label, row)
+            unknown.add(label, row)
     if not seen.exact:
         report.overlap *= seen.step
     report.unknown_labels = unknown.found
@@ -64,8 +64,8 @@ def check(
     return report
 
 
-def _running(row: Row) -> int:
-    """The characters of a piece of running text."""
+def _running_characters(row: Row) -> int:
+    """Characters of a row of running text; 0 for other rows."""
     return len(row.fields["text"]) if row.fields.get("running") else 0
 
 
@@ -77,13 +77,13 @@ def near_duplicates(labels: Iterable[str]) -> list[list[str]]:
     return [sorted(group) for group in groups.values() if len(group) > 1]
 
 
-class Sightings:
-    """How often each hash was seen. Beyond `most` hashes only every 2nd, 4th, 8th … is kept, and counts scaled up."""
+class DuplicateCounter:
+    """Counts equal inputs by hash. Beyond `most` hashes it keeps one in 2, 4, 8, … and scales the counts up."""
 
     def __init__(self, most: int) -> None:
         self.most, self.step = most, 1
         self._counts: dict[int, int] = {}
-        self._answers: dict[int, int] = {}  # the first answer's hash, or -1 once two have differed
+        self._answers: dict[int, int] = {}  # hash of the first answer, or -1 if two differ
 
     @property
     def exact(self) -> bool:
@@ -104,28 +104,28 @@ class Sightings:
         return key in self._counts
 
     def repeats(self) -> int:
-        """Rows whose input had been seen before."""
+        """Rows whose input occurred in an earlier row."""
         return self.step * sum(count - 1 for count in self._counts.values())
 
     def contradictions(self) -> int:
-        """Inputs that came with different labels."""
+        """Inputs that occur with different labels."""
         return self.step * sum(answer == -1 for answer in self._answers.values())
 
 
-class _Unknown:
-    """Labels outside a known set, with their count and first place."""
+class _UnknownLabels:
+    """Labels outside a known set, with their count and first location."""
 
     def __init__(self, known: Sequence[str] | None) -> None:
         self.known = None if known is None else set(known)
         self.found: dict[str, tuple[int, str]] = {}
 
-    def look(self, label: str, row: Row) -> None:
+    def add(self, label: str, row: Row) -> None:
         if self.known is not None and label not in self.known:
             count, where = self.found.get(label, (0, row.where))
             self.found[label] = (count + 1, where)
 
 
-class _Sizes:
+class _LengthHistograms:
     """Histograms of lengths by part."""
 
     def __init__(self, measure: Measure | None, limits: Mapping[str, int]) -> None:
@@ -183,18 +183,18 @@ def _warnings(report: Report) -> list[str]:
     if not report.examples:
         found.append("There are no examples.")
     for group in report.near_duplicate_labels:
-        found.append("Labels that may be one: " + " / ".join(map(repr, group)) + ".")
+        found.append("Labels that differ only in spelling: " + " / ".join(map(repr, group)) + ".")
     if absent := [label for label in report.labels if label.strip().casefold() in MISSING]:
         counts = ", ".join(f"{label!r} ({report.labels[label]:,})" for label in absent)
         found.append(f"Labels that look like a missing value: {counts}.")
     if single := [label for label, count in report.labels.items() if count == 1]:
         found.append(f"{len(single)} labels have one example: {_some(single)}.")
     if len(report.labels) == 1 and report.examples > 1:
-        found.append(f"There is only one label, {next(iter(report.labels))!r}: nothing to tell apart.")
+        found.append(f"There is only one label, {next(iter(report.labels))!r}: a classifier needs at least two.")
     if len(report.labels) >= MOST_LABELS:
         found.append(f"There are {MOST_LABELS:,} labels or more; is the right column the label?")
     elif report.majority and len(report.labels) > 1 and report.majority[1] >= 0.9:
-        found.append(f"{report.majority[1]:.1%} have the label {report.majority[0]!r}; accuracy alone will flatter.")
+        found.append(f"{report.majority[1]:.1%} have the label {report.majority[0]!r}; accuracy alone is misleading.")
     for label, (count, where) in list(report.unknown_labels.items())[:10]:
         found.append(f"Unknown label {label!r}: {count:,} times, first at {where}.")
     for name, (count, where) in report.empty.items():
@@ -205,9 +205,9 @@ def _warnings(report: Report) -> list[str]:
             f"cut; the longest has {over.longest:,} at {over.where}."
         )
     if report.duplicates:
-        found.append(f"{about}{report.duplicates:,} examples repeat an input seen before.".capitalize())
+        found.append(f"{about}{report.duplicates:,} examples repeat an earlier input.".capitalize())
     if report.contradictions:
-        found.append(f"{about}{report.contradictions:,} inputs come with different labels.".capitalize())
+        found.append(f"{about}{report.contradictions:,} inputs occur with different labels.".capitalize())
     if report.overlap:
         share = report.overlap / max(1, report.held_out)
         found.append(f"{about}{report.overlap:,} held-out examples ({share:.1%}) are also in training.".capitalize())

@@ -21,7 +21,7 @@ CHUNK = 1 << 20
 WHOLE = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def is_whole(folder: Path, said: Mapping[str, Any]) -> bool:
+def is_intact(folder: Path, said: Mapping[str, Any]) -> bool:
     """Whether the files are those that an index or a mark tells of, and what they say of each other holds."""
     try:
         return (
@@ -75,7 +75,7 @@ def _same(path: Path, entry: Mapping[str, Any]) -> bool:
     return (
         not path.is_symlink()
         and bool(path.stat().st_size == entry["bytes"])
-        and hashed(path).hexdigest() == entry["checksum"]
+        and file_hash(path).hexdigest() == entry["checksum"]
     )
 
 
@@ -87,7 +87,7 @@ def file_names(fields: Iterable[str]) -> set[str]:
     return {f"{WHERE}.bin", *(f"{name}{end}" for name in names for end in (".bin", ".offsets.bin"))}
 
 
-def hashed(path: Path) -> hashlib.blake2b:
+def file_hash(path: Path) -> hashlib.blake2b:
     hasher = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -95,7 +95,7 @@ def hashed(path: Path) -> hashlib.blake2b:
     return hasher
 
 
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:
     """JSON with a checksum of itself, replaced whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
@@ -105,8 +105,8 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     os.replace(partial, path)
 
 
-def read_sealed(path: Path) -> dict[str, Any] | None:
-    """What `write_sealed` wrote, or None."""
+def read_checksummed(path: Path) -> dict[str, Any] | None:
+    """What `write_checksummed` wrote, or None."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         return value if isinstance(value, dict) and value.pop("seal", None) == _seal(value) else None

@@ -1,4 +1,4 @@
-"""Data room: which column holds which field. The user's word first, then the header's names, then the content."""
+"""Maps columns to fields: by the user's choice first, then by column names, then by content."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 SHOWN = 30
 
 
-def matches(name: str, columns: Sequence[str]) -> list[str]:
-    """The columns whose name speaks for a field, best first."""
+def matching_columns(name: str, columns: Sequence[str]) -> list[str]:
+    """The columns whose name is a synonym of a field, best first."""
     known = {column.strip().casefold(): column for column in reversed(columns)}
     return [known[word] for word in SYNONYMS.get(name, (name.casefold(),)) if word in known]
 
 
-def assign(
+def assign_columns(
     fields: Sequence[str], columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]], chosen: Mapping[str, str],
     where: str,
 ) -> dict[str, str]:  # fmt: skip
-    """field -> column, for every field; DataError with the columns there are when one cannot be found."""
-    mapping = {name: _named(name, column, columns, where=where) for name, column in chosen.items()}
+    """field -> column, for every field; DataError with the list of columns when one cannot be found."""
+    mapping = {name: _chosen_column(name, column, columns, where=where) for name, column in chosen.items()}
     for name in fields:
         free = [column for column in columns if column not in mapping.values()]
-        if name not in mapping and (found := matches(name, free)):
+        if name not in mapping and (found := matching_columns(name, free)):
             mapping[name] = found[0]
     missing = [name for name in fields if name not in mapping]
     free = [column for column in columns if column not in mapping.values()]
@@ -55,7 +55,7 @@ def assign(
         if name not in mapping:
             raise DataError(
                 f'{where}: no column for "{name}"; the columns are {listing(columns)}. '
-                f"Say which with columns {name}=<column>.{_did_you_mean(name, columns)}"
+                f"Name it with columns {name}=<column>.{_did_you_mean(name, columns)}"
             )
     return {name: mapping[name] for name in (*fields, *(extra for extra in chosen if extra not in fields))}
 
@@ -68,7 +68,7 @@ def label_column(columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]])
 
 
 def listing(columns: Iterable[str]) -> str:
-    """Names in quotation marks; what a file calls its columns may neither steer the terminal nor fill it."""
+    """Names in quotation marks, shortened, with control characters escaped: they come from a file."""
     names = list(columns)
     shown = (f'"{_visible(name)}"' for name in names[:SHOWN])
     return ", ".join(shown) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
@@ -91,13 +91,13 @@ def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Map
     return mapping
 
 
-def _named(name: str, column: str, columns: Sequence[str], *, where: str) -> str:
+def _chosen_column(name: str, column: str, columns: Sequence[str], *, where: str) -> str:
     if column in columns:
         return column
     if column.isdecimal() and 1 <= int(column) <= len(columns):
         return columns[int(column) - 1]
     raise DataError(
-        f'{where}: there is no column "{_visible(column)}" (asked for as {name}); the columns are {listing(columns)}.'
+        f'{where}: there is no column "{_visible(column)}" (given for {name}); the columns are {listing(columns)}.'
         f"{_did_you_mean(column, columns)}"
     )
 
@@ -116,6 +116,6 @@ def _mean_length(cells: Sequence[str]) -> float:
 
 
 def _variety(cells: Sequence[str]) -> tuple[float, float]:
-    """Small for labels. A column of one single value is a label only if all others hardly recur."""
+    """Small for a label column. A column with one value counts as labels only if no other column's values repeat."""
     distinct = len(set(cells))
     return (distinct if distinct > 1 else max(2, len(cells) / 2), _mean_length(cells))

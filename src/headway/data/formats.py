@@ -1,7 +1,7 @@
-"""Data room: one reader a file format. Each yields (line, record); a record is column -> raw value.
+"""One reader per file format. Each yields (line number, record); a record is column -> raw value.
 
-What a format calls a column is its own affair: a header's names, a JSON object's keys, or numbers from 1.
-In tab-separated files quotes are plain characters, as the format's registration has it; elsewhere they quote.
+Columns are a header's names, a JSON object's keys, or numbers from 1. In tab-separated files quotes are plain
+characters, as in the format's registration with IANA; in other tables they quote.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 from headway.data.json_stream import elements, parse
 from headway.data.row import Layout, kind
-from headway.data.text_reader import DEFAULT, Limits, lines, text
+from headway.data.text_reader import DEFAULT, Limits, read_lines, read_text
 from headway.errors import DataError
 
 Record = tuple[int, dict[str, Any]]
 
 
 @dataclass
-class Source:
-    """A file with what is needed to read it; `skipped` counts the lines that hold no example."""
+class InputFile:
+    """A file and how to read it; `skipped` counts the lines without an example."""
 
     path: Path
     layout: Layout
@@ -33,25 +33,25 @@ class Source:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        return lines(self.path, encoding=self.layout.encoding, limits=self.limits)
+        return read_lines(self.path, encoding=self.layout.encoding, limits=self.limits)
 
 
-def table(source: Source) -> Iterator[Record]:
-    """CSV and its kin: one row a record, every row as wide as the first."""
-    layout, width = source.layout, len(source.layout.columns)
+def table(file: InputFile) -> Iterator[Record]:
+    """CSV, TSV and similar: one record per row, all rows with the same number of columns."""
+    layout, width = file.layout, len(file.layout.columns)
     header = layout.header
-    for number, cells in _rows(source):
+    for number, cells in _rows(file):
         if not any(cell.strip() for cell in cells):
-            source.skipped["blank lines"] += 1
+            file.skipped["blank lines"] += 1
             continue
         if header:
             if tuple(cells) != layout.columns:
-                raise DataError(f"{source.path}:{number}: the header differs from the first file's: {cells!r:.200}.")
+                raise DataError(f"{file.path}:{number}: the header differs from the first file's: {cells!r:.200}.")
             header = False
             continue
         if len(cells) != width:
             raise DataError(
-                f"{source.path}:{number}: {len(cells)} columns where {width} were expected. "
+                f"{file.path}:{number}: {len(cells)} columns where {width} were expected. "
                 "A separator inside a text must be quoted, or the line is damaged."
             )
         yield number, dict(zip(layout.columns, cells, strict=True))
@@ -60,25 +60,25 @@ def table(source: Source) -> Iterator[Record]:
 def split_rows(
     path: Path, *, delimiter: str, encoding: str, limits: Limits = DEFAULT
 ) -> Iterator[tuple[int, list[str]]]:
-    """The raw rows of a table whose layout is not known yet."""
-    return _rows(Source(path, Layout("table", delimiter=delimiter, encoding=encoding), limits))
+    """The raw rows of a table before its layout is known."""
+    return _rows(InputFile(path, Layout("table", delimiter=delimiter, encoding=encoding), limits))
 
 
-def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    delimiter = source.layout.delimiter or ","
+def _rows(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    delimiter = file.layout.delimiter or ","
     if delimiter == "\t":
-        yield from ((number, line.split("\t")) for number, line in source.lines())
+        yield from ((number, line.split("\t")) for number, line in file.lines())
         return
-    csv.field_size_limit(max(csv.field_size_limit(), source.limits.line_bytes))
-    record: list[tuple[int, str]] = []  # the lines of the record being read, for the error that names them
+    csv.field_size_limit(max(csv.field_size_limit(), file.limits.line_bytes))
+    record: list[tuple[int, str]] = []  # the lines of the current record, for error messages
 
     def feed() -> Iterator[str]:
         size = 0
-        for number, line in source.lines():
+        for number, line in file.lines():
             size = size + len(line) if record else len(line)
             record.append((number, line))
-            if size > source.limits.line_bytes:
-                raise csv.Error(f"a record longer than {source.limits.line_bytes:,} bytes")
+            if size > file.limits.line_bytes:
+                raise csv.Error(f"a record longer than {file.limits.line_bytes:,} bytes")
             yield line + "\n"
 
     reader = csv.reader(feed(), delimiter=delimiter, strict=True)
@@ -88,12 +88,12 @@ def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             if "new-line" in str(error):
                 raise DataError(
-                    f"{source.path}:{record[-1][0]}: a carriage return inside a cell that is not quoted. "
+                    f"{file.path}:{record[-1][0]}: a carriage return inside a cell that is not quoted. "
                     "Quote the cell, or remove the character."
                 ) from error
             number = _open_quote(record, delimiter)
             raise DataError(
-                f"{source.path}:{number}: a quote opened here is never closed properly ({error}). "
+                f"{file.path}:{number}: a quote opened here is never closed properly ({error}). "
                 'Close it, or double it ("") if it belongs to the text.'
             ) from error
         if cells is None:
@@ -103,7 +103,7 @@ def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _open_quote(record: Sequence[tuple[int, str]], delimiter: str) -> int:
-    """The line on which the last quoted cell of a broken record opened."""
+    """The line where the last quoted cell of a malformed record starts."""
     opened, inside = record[0][0], False
     for number, line in record:
         before = delimiter
@@ -116,78 +116,78 @@ def _open_quote(record: Sequence[tuple[int, str]], delimiter: str) -> int:
     return opened
 
 
-def jsonl(source: Source) -> Iterator[Record]:
-    for number, line in source.lines():
+def jsonl(file: InputFile) -> Iterator[Record]:
+    for number, line in file.lines():
         if not line.strip():
-            source.skipped["blank lines"] += 1
+            file.skipped["blank lines"] += 1
             continue
-        where = f"{source.path}:{number}"
+        where = f"{file.path}:{number}"
         yield number, _object(parse(line, where=where), where=where)
 
 
-def json_array(source: Source) -> Iterator[Record]:
-    for number, value in elements(source.path, encoding=source.layout.encoding, limits=source.limits):
-        yield number, _object(value, where=f"{source.path}:{number}")
+def json_array(file: InputFile) -> Iterator[Record]:
+    for number, value in elements(file.path, encoding=file.layout.encoding, limits=file.limits):
+        yield number, _object(value, where=f"{file.path}:{number}")
 
 
-def squad(source: Source) -> Iterator[Record]:
+def squad(file: InputFile) -> Iterator[Record]:
     """SQuAD 1 and 2: articles of paragraphs of questions."""
-    for number, article in elements(source.path, encoding=source.layout.encoding, limits=source.limits):
-        where = f"{source.path}:{number}"
+    for number, article in elements(file.path, encoding=file.layout.encoding, limits=file.limits):
+        where = f"{file.path}:{number}"
         for paragraph in _list(article, "paragraphs", where=where):
             context = _object(paragraph, where=where).get("context")
-            for asked in _list(paragraph, "qas", where=where):
-                asked = _object(asked, where=f"{where}: qas")
+            for question in _list(paragraph, "qas", where=where):
+                question = _object(question, where=f"{where}: qas")
                 yield (
                     number,
                     {
-                        "question": asked.get("question"),
+                        "question": question.get("question"),
                         "context": context,
-                        "answers": asked.get("answers", []),
-                        "id": asked.get("id"),
-                        "impossible": bool(asked.get("is_impossible", False)),
+                        "answers": question.get("answers", []),
+                        "id": question.get("id"),
+                        "impossible": bool(question.get("is_impossible", False)),
                     },
                 )
 
 
-def plain(source: Source) -> Iterator[Record]:
-    for number, line in source.lines():
+def plain(file: InputFile) -> Iterator[Record]:
+    for number, line in file.lines():
         if line.strip():
             yield number, {"1": line}
         else:
-            source.skipped["blank lines"] += 1
+            file.skipped["blank lines"] += 1
 
 
-def labelled(source: Source) -> Iterator[Record]:
+def labelled(file: InputFile) -> Iterator[Record]:
     """`label text` on each line."""
-    for number, record in plain(source):
+    for number, record in plain(file):
         label, _, rest = record["1"].strip().partition(" ")
         if not rest.strip():
-            raise DataError(f'{source.path}:{number}: text: expected "label text", found only {label!r:.80}.')
+            raise DataError(f'{file.path}:{number}: text: expected "label text", found only {label!r:.80}.')
         yield number, {"1": label, "2": rest.strip()}
 
 
-def conll(source: Source) -> Iterator[Record]:
-    """One word a line with its columns; an empty line ends a sentence, and so does a document mark."""
+def conll(file: InputFile) -> Iterator[Record]:
+    """One word per line with its columns; an empty line or a -DOCSTART- line ends a sentence."""
     sentence: list[list[str]] = []
-    first, size, width = 1, 0, len(source.layout.columns)
-    for number, line in source.lines():
+    first, size, width = 1, 0, len(file.layout.columns)
+    for number, line in file.lines():
         if line.startswith("-DOCSTART-"):
-            source.skipped["document marks"] += 1
+            file.skipped["document marks"] += 1
         elif line.strip():
-            cells = conll_cells(line, source.layout.delimiter)
+            cells = conll_cells(line, file.layout.delimiter)
             if len(cells) != width:
                 raise DataError(
-                    f"{source.path}:{number}: tags: {len(cells)} columns where {width} were expected: {line!r:.80}. "
+                    f"{file.path}:{number}: tags: {len(cells)} columns where {width} were expected: {line!r:.80}. "
                     "Give every word all its columns; an empty line ends a sentence."
                 )
             if not all(cells):
                 raise DataError(
-                    f"{source.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}; give it a value."
+                    f"{file.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}; give it a value."
                 )
             first, size = (number, 0) if not sentence else (first, size + len(line))
-            if size > source.limits.line_bytes:
-                raise DataError(f"{source.path}:{first}: a sentence that does not end; empty lines separate sentences.")
+            if size > file.limits.line_bytes:
+                raise DataError(f"{file.path}:{first}: a sentence is too long; separate sentences by empty lines.")
             sentence.append(cells)
             continue
         if sentence:
@@ -205,35 +205,35 @@ def _columns(sentence: Sequence[Sequence[str]]) -> dict[str, Any]:
     return {str(index): list(column) for index, column in enumerate(zip(*sentence, strict=True), 1)}
 
 
-def whole(source: Source) -> Iterator[Record]:
+def whole(file: InputFile) -> Iterator[Record]:
     """A text file that is one example; its folder's name is its label."""
     pieces, size = [], 0
-    for piece in text(source.path, encoding=source.layout.encoding, limits=source.limits):
+    for piece in read_text(file.path, encoding=file.layout.encoding, limits=file.limits):
         pieces.append(piece)
         size += len(piece)
-        if size > source.limits.line_bytes:
-            raise DataError(f"{source.path}:1: longer than {source.limits.line_bytes:,} bytes; split the text.")
+        if size > file.limits.line_bytes:
+            raise DataError(f"{file.path}:1: longer than {file.limits.line_bytes:,} bytes; split the text.")
     content = "".join(pieces).replace("\r\n", "\n").strip()
     if content:
-        yield 1, {"folder": source.path.parent.name, "file": content}
+        yield 1, {"folder": file.path.parent.name, "file": content}
     else:
-        source.skipped["empty files"] += 1
+        file.skipped["empty files"] += 1
 
 
-def parquet(source: Source) -> Iterator[Record]:
-    """Rows are counted from 1, as there are no lines."""
+def parquet(file: InputFile) -> Iterator[Record]:
+    """Rows are numbered from 1 in place of lines."""
     try:
         module = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise DataError(f"{source.path}: reading Parquet needs pyarrow; install headway[parquet].") from error
+        raise DataError(f"{file.path}: reading Parquet needs pyarrow; install headway[parquet].") from error
     number = 0
     try:
-        for batch in module.ParquetFile(source.path).iter_batches(batch_size=256):
+        for batch in module.ParquetFile(file.path).iter_batches(batch_size=256):
             for record in batch.to_pylist():
                 number += 1
                 yield number, record
-    except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
-        raise DataError(f"{source.path}:{number + 1}: the Parquet file is damaged here ({error}).") from error
+    except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
+        raise DataError(f"{file.path}:{number + 1}: the Parquet file is damaged here ({error}).") from error
 
 
 def _object(value: Any, *, where: str) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _list(value: Any, name: str, *, where: str) -> list[Any]:
     return found
 
 
-READERS: dict[str, Callable[[Source], Iterator[Record]]] = {
+READERS: dict[str, Callable[[InputFile], Iterator[Record]]] = {
     "table": table,
     "JSON lines": jsonl,
     "JSON array": json_array,

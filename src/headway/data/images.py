@@ -1,4 +1,4 @@
-"""Data room: pictures with labels, not yet opened: a folder a label, or the idx files of MNIST and its kin."""
+"""Labelled images, not yet decoded: a folder per label, or idx files (MNIST, Fashion-MNIST, …)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from headway.preprocess.image import SUFFIXES
 
 IDX = "-images-idx3-ubyte"
 IDX_PARTS = {"train": "train", "t10k": "test"}
-MOST_BYTES = 4 << 30  # of one idx file, unpacked
-MOST_TIMES = 1000  # larger than packed: gzip's own limit, so that nothing is made room for on a file's word alone
+MOST_BYTES = 4 << 30  # of one idx file, uncompressed
+MOST_TIMES = 1000  # larger than compressed: gzip's own limit, so that a false header cannot make us allocate memory
 
 
 def image_parts(path: Path) -> dict[str, list[Row]]:
-    """train, and valid and test where there are such folders or files; `image` is a Path or an array."""
+    """train, and valid and test if there are such folders or files; a row's `image` is a Path or an array."""
     if not path.is_dir():
-        raise DataError(f"{path}: expected a folder with a folder of pictures for each label")
-    if packed := sorted(path.glob(f"*{IDX}*")):
-        return {IDX_PARTS.get(file.name.split(IDX)[0], "train"): list(_idx_rows(file)) for file in packed}
+        raise DataError(f"{path}: expected a folder with a folder of images for each label")
+    if idx_files := sorted(path.glob(f"*{IDX}*")):
+        return {IDX_PARTS.get(file.name.split(IDX)[0], "train"): list(_idx_rows(file)) for file in idx_files}
     parts = {PART_NAMES[folder.name.lower()]: folder for folder in _folders(path) if folder.name.lower() in PART_NAMES}
     if "train" in parts and all(_folders(folder) for folder in parts.values()):
         return {part: folder_rows(folder) for part, folder in parts.items()}
@@ -33,7 +33,7 @@ def image_parts(path: Path) -> dict[str, list[Row]]:
 
 
 def folder_rows(folder: Path) -> list[Row]:
-    """`folder/<label>/**/<picture>`, in the order of names."""
+    """`folder/<label>/**/<image>`, sorted by name."""
     rows = [
         Row({"image": file, "label": child.name}, str(file))
         for child in _folders(folder)
@@ -42,7 +42,7 @@ def folder_rows(folder: Path) -> list[Row]:
     ]
     if not rows:
         raise DataError(
-            f"{folder}: no pictures; expected a folder for each label, with {', '.join(SUFFIXES)} files in it"
+            f"{folder}: no images; expected a folder for each label, with {', '.join(SUFFIXES)} files in it"
         )
     return rows
 
@@ -53,11 +53,11 @@ def _folders(path: Path) -> list[Path]:
 
 def _idx_rows(file: Path) -> Iterator[Row]:
     labels_file = file.with_name(file.name.replace(IDX, "-labels-idx1-ubyte"))
-    pictures, labels = _idx(file, dimensions=3), _idx(labels_file, dimensions=1)
-    if len(pictures) != len(labels):
-        raise DataError(f"{file} has {len(pictures):,} pictures but {labels_file} has {len(labels):,} labels")
-    for number, (picture, label) in enumerate(zip(pictures, labels, strict=True), 1):
-        yield Row({"image": picture, "label": str(label)}, f"{file}:{number}")
+    images, labels = _idx(file, dimensions=3), _idx(labels_file, dimensions=1)
+    if len(images) != len(labels):
+        raise DataError(f"{file} has {len(images):,} images but {labels_file} has {len(labels):,} labels")
+    for number, (image, label) in enumerate(zip(images, labels, strict=True), 1):
+        yield Row({"image": image, "label": str(label)}, f"{file}:{number}")
 
 
 def _idx(file: Path, *, dimensions: int) -> np.ndarray:
@@ -70,12 +70,12 @@ def _idx(file: Path, *, dimensions: int) -> np.ndarray:
             shape: Sequence[int] = np.frombuffer(head[4:], ">u4").tolist()
             size = int(np.prod(shape, dtype=object))
             if size > min(MOST_BYTES, MOST_TIMES * file.stat().st_size):
-                raise DataError(f"{file}: says it holds {size:,} bytes, more than is read")
+                raise DataError(f"{file}: its header declares {size:,} bytes, more than can be read")
             values = opened.read(size + 1)
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such file") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: damaged ({error})") from error
     if len(values) != size:
-        raise DataError(f"{file}: cut short or too long; its beginning announces {size:,} bytes")
+        raise DataError(f"{file}: truncated or too long; its header declares {size:,} bytes")
     return np.frombuffer(values, np.uint8).reshape(shape)

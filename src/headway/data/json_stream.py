@@ -1,4 +1,4 @@
-"""Data room: JSON read value by value, so that a file of any size needs the memory of one value."""
+"""Streaming JSON: reads one value at a time, so memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.data.text_reader import DEFAULT, Limits, text
+from headway.data.text_reader import DEFAULT, Limits, read_text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"
-REMEDY = "mend the example or remove it"
+REMEDY = "fix the example or remove it"
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is given twice, json would keep the last and say nothing."""
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """ValueError for a repeated key, of which json would silently keep the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!a:.60} is given twice")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {repeated!a:.60} is given twice")
     return found
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def parse(line: str, *, where: str) -> Any:
@@ -33,8 +33,8 @@ def parse(line: str, *, where: str) -> Any:
 
 
 def elements(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, Any]]:
-    """Numbered elements of the array a file is, or of the array under "data" in the object it is."""
-    cursor = _Cursor(path, text(path, encoding=encoding, limits=limits), limits)
+    """(line number, element) of a file's top-level array, or of the array "data" in its top-level object."""
+    cursor = _Cursor(path, read_text(path, encoding=encoding, limits=limits), limits)
     opening = cursor.take("[{", wanted="a JSON array or object")
     if opening == "[":
         yield from _array(cursor)
@@ -79,7 +79,7 @@ def _keys(cursor: _Cursor) -> Iterator[str]:
 
 
 class _Cursor:
-    """A place in a growing text, which forgets what lies behind it."""
+    """A position in a text that arrives in pieces; text before it is dropped."""
 
     def __init__(self, path: Path, pieces: Iterator[str], limits: Limits) -> None:
         self.path, self.pieces, self.limits = path, pieces, limits
@@ -89,7 +89,7 @@ class _Cursor:
         return f"{self.path}:{self.line}"
 
     def peek(self) -> str:
-        """The next character that is no space, or "" at the end."""
+        """The next character that is not white space, or "" at the end."""
         while True:
             start = self.at
             while self.at < len(self.buffer) and self.buffer[self.at] in SPACE:
@@ -110,20 +110,20 @@ class _Cursor:
         return found
 
     def value(self) -> Any:
-        """The value that starts here, once enough of the text has come in to hold it."""
+        """The value that starts here; reads on until it is complete."""
         self.peek()
         while True:
             try:
                 value, end = DECODER.raw_decode(self.buffer, self.at)
                 tail = self.buffer[end : end + 3]
-                cut = len(tail) < 3 and not tail.strip(".eE+-")  # a number may go on in the next piece
+                cut = len(tail) < 3 and not tail.strip(".eE+-")  # a number may continue in the next piece
                 if not cut or not self._grow():
                     break
             except (ValueError, RecursionError):
                 if len(self.buffer) - self.at > self.limits.line_bytes:
                     raise DataError(
                         f"{self.where()}: a JSON value that starts here is bad or longer than "
-                        f"{self.limits.line_bytes:,} bytes. Mend it, or raise limits=Limits(line_bytes=…)."
+                        f"{self.limits.line_bytes:,} bytes. Fix it, or raise limits=Limits(line_bytes=…)."
                     ) from None
                 if not self._grow():
                     _guarded(lambda: DECODER.raw_decode(self.buffer, self.at), where=self._where_of)

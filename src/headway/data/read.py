@@ -1,4 +1,4 @@
-"""Data room: files to rows. The one door: a task gets the fields it asked for, row by row, from any format."""
+"""Files to rows: `read` yields rows with the requested fields from any supported format."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from headway.data import formats
-from headway.data.columns import assign, listing
+from headway.data.columns import assign_columns, listing
 from headway.data.row import Layout, Row, convert
-from headway.data.sniff import guess_file, guess_parallel, is_parallel
+from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
 from headway.data.split import data_files, find_parts
-from headway.data.text_reader import DEFAULT, Limits, count_lines, lines
+from headway.data.text_reader import DEFAULT, Limits, count_lines, read_lines
 from headway.errors import DataError
 
-__all__ = ["Layout", "Limits", "Row", "Rows", "guess", "read"]
+__all__ = ["Layout", "Limits", "Row", "Rows", "detect_layout", "read"]
 
 Paths = str | Path | Sequence[str | Path]
 NO_COLUMNS: Mapping[str, str] = {}
 
 
-def guess(
+def detect_layout(
     paths: Paths, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, *, encoding: str | None = None,
     limits: Limits = DEFAULT,
 ) -> Layout:  # fmt: skip
-    """How the files will be read."""
+    """How `read` reads the files."""
     files = _files(paths)
     if is_parallel(files, fields):
-        return guess_parallel(files, fields, columns=columns, encoding=encoding)
+        return detect_parallel_layout(files, fields, columns=columns, encoding=encoding)
     if _is_labelled_folder(paths, files):
-        mapping = assign(
+        mapping = assign_columns(
             fields, ["folder", "file"], sample=[], chosen={"text": "file", "label": "folder"}, where=str(paths)
         )
         return Layout("a folder a label", mapping, ("folder", "file"), encoding=encoding or "utf-8")
-    return guess_file(files[0], fields, columns=columns, encoding=encoding, limits=limits)
+    return detect_file_layout(files[0], fields, columns=columns, encoding=encoding, limits=limits)
 
 
 def read(
@@ -43,18 +43,18 @@ def read(
 ) -> Rows:  # fmt: skip
     """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
 
-    `columns` says which column (by name, or number from 1) holds a field; what it does not say is guessed.
+    `columns` maps a field to a column (by name, or number from 1); other fields are detected.
     """
     return Rows(paths, fields=fields, columns=columns, encoding=encoding, limits=limits)
 
 
 class Rows(Iterator[Row]):
-    """An iterator of rows that also knows its `layout` and, so far, the lines it `skipped`, by kind."""
+    """An iterator of rows with their `layout` and the number of lines `skipped` so far, by kind."""
 
     def __init__(
         self, paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str], encoding: str | None, limits: Limits
     ) -> None:
-        self.layout = guess(paths, fields, columns, encoding=encoding, limits=limits)
+        self.layout = detect_layout(paths, fields, columns, encoding=encoding, limits=limits)
         self.skipped: Counter[str] = Counter()
         self._limits = limits
         files = _files(paths)
@@ -65,8 +65,8 @@ class Rows(Iterator[Row]):
 
     def _each(self, files: Sequence[Path]) -> Iterator[Row]:
         for path in files:
-            source = formats.Source(path, self.layout, self._limits, self.skipped)
-            for number, record in formats.READERS[self.layout.format](source):
+            file = formats.InputFile(path, self.layout, self._limits, self.skipped)
+            for number, record in formats.READERS[self.layout.format](file):
                 yield _row(record, self.layout.mapping, where=f"{path}:{number}")
 
     def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:
@@ -79,7 +79,9 @@ class Rows(Iterator[Row]):
                 f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}; line k of one must belong to "
                 "line k of the other."
             )
-        sides = (lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True))
+        sides = (
+            read_lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True)
+        )
         for (number, one), (_, two) in zip(*sides, strict=True):
             if not one.strip() and not two.strip():
                 self.skipped["blank lines"] += 1
@@ -94,7 +96,7 @@ def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -
         if column not in record:
             raise DataError(
                 f'{where}: {name}: the field "{column}" is missing; found {listing(record) or "none"}. '
-                "Give every example the field, or say which one holds it."
+                "Give every example the field, or name the column that holds it."
             )
         fields |= convert(name, record[column], where=where)
     if "words" in fields and "tags" in fields and len(fields["words"]) != len(fields["tags"]):

@@ -1,4 +1,4 @@
-"""Data room: the findings of a check, as plain lines for a person and as a dict for JSON."""
+"""The result of a check: as lines of text, and as a dict for JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A part's lengths in tokens, and the place of the longest."""
+    """Distribution of a part's lengths in tokens; `where` is the location of the longest."""
 
     min: int
     median: int
@@ -22,7 +22,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Overlong:
-    """What does not fit a limit."""
+    """Examples that are longer than a limit."""
 
     limit: int
     count: int
@@ -33,15 +33,15 @@ class Overlong:
 
 @dataclass
 class Report:
-    """What a check found. `extra` is the caller's: memory and time estimates."""
+    """Findings of a check. `extra` holds lines added by the caller, such as memory and time estimates."""
 
     examples: int = 0
-    characters: tuple[int, int] = (0, 0)  # of running text, whose pieces are the examples; of its held-out part
+    characters: tuple[int, int] = (0, 0)  # of running text: training part, held-out part
     skipped: dict[str, int] = field(default_factory=dict)
-    empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first place
+    empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first location
     labels: dict[str, int] = field(default_factory=dict)  # most frequent first
     near_duplicate_labels: list[list[str]] = field(default_factory=list)
-    unknown_labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # label -> count, first place
+    unknown_labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # label -> count, first location
     lengths: dict[str, Lengths] = field(default_factory=dict)
     overlong: dict[str, Overlong] = field(default_factory=dict)
     duplicates: int = 0
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def majority(self) -> tuple[str, float] | None:
-        """The most frequent label and its share: the score of a model that has learnt nothing."""
+        """The most frequent label and its share: the accuracy of the trivial classifier."""
         if not self.labels:
             return None
         label, count = next(iter(self.labels.items()))
@@ -64,7 +64,7 @@ class Report:
         majority = self.majority
         return asdict(self) | {"majority": {"label": majority[0], "share": majority[1]} if majority else None}
 
-    def lines(self) -> list[str]:
+    def summary(self) -> list[str]:
         name, count, held = "examples", f"{self.examples:,}", self.held_out
         if self.characters[0]:
             name, count, held = "text", f"{self.characters[0]:,} characters", self.characters[1]
@@ -84,7 +84,7 @@ class Report:
         if len(self.labels) > SHOWN:
             lines.append(f"{'':<12} … and {len(self.labels) - SHOWN:,} more")
         if self.majority:
-            lines.append(f"baseline     always {self.majority[0]!r}: {self.majority[1]:.1%} right")
+            lines.append(f"baseline     always {self.majority[0]!r}: accuracy {self.majority[1]:.1%}")
         return lines
 
     def _length_lines(self) -> list[str]:

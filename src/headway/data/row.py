@@ -1,4 +1,4 @@
-"""Data room: what one raw example is, how a file is laid out, and how a raw value becomes a field of the example."""
+"""`Row` (a raw example), `Layout` (how a file is read), and the conversion of raw values to a row's fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One raw example and the place it came from, as `file:line`."""
+    """One raw example and its location, `file:line`."""
 
     fields: dict[str, Any]
     where: str
@@ -22,7 +22,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a file was understood; `str(layout)` tells the user in one line."""
+    """How a file is read; `str(layout)` describes it in one line."""
 
     format: str
     mapping: Mapping[str, str] = field(default_factory=dict)  # field -> column name, or its number from 1
@@ -44,13 +44,13 @@ class Layout:
 
 
 def kind(value: Any) -> str:
-    """A value's type in a user's words."""
+    """A value's type in plain words, for messages."""
     names = {str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
 def convert(name: str, value: Any, *, where: str) -> dict[str, Any]:
-    """A raw value as the field (or fields) a task expects; a wrong type is refused as `file:line: field`."""
+    """A raw value as the field (or fields) a task expects; DataError names `file:line: field` of a wrong type."""
     if name in ("words", "tags"):
         return {name: _strings(name, value, where=where)}
     if name == "answers":
@@ -76,7 +76,9 @@ def _text(name: str, value: Any, *, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: {name}: expected text, found {kind(value)}.")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise DataError(f"{where}: {name}: holds half of a surrogate pair (\\ud8xx), which is no character; remove it.")
+        raise DataError(
+            f"{where}: {name}: contains half of a surrogate pair (\\ud8xx), which is not a character; remove it."
+        )
     return value
 
 
@@ -85,7 +87,7 @@ def _label(value: Any, *, where: str) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         if isinstance(value, float) and not math.isfinite(value):
-            raise DataError(f"{where}: label: {value} is no label; give the example one, or leave it out.")
+            raise DataError(f"{where}: label: {value} is not a label; give the example one, or remove it.")
         return str(value)
     return _text("label", value, where=where)
 
@@ -101,7 +103,7 @@ def _strings(name: str, value: Any, *, where: str) -> list[str]:
 
 
 def _answers(value: Any, *, where: str) -> list[tuple[str, int]]:
-    """`[{"text": …, "answer_start": …}]`, the same turned inside out, or pairs; as pairs (text, start)."""
+    """Pairs (text, start) from `[{"text": …, "answer_start": …}]`, `{"text": […], "answer_start": […]}` or pairs."""
     if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("answer_start"), list):
         pairs = list(zip(value["text"], value["answer_start"], strict=False))
         if len(value["text"]) != len(value["answer_start"]):

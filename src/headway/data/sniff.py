@@ -1,4 +1,4 @@
-"""Data room: what a file is, by its name and first lines, told to the user in one line before anything is trained."""
+"""Detects a file's format and columns from its name and first lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.data import formats
-from headway.data.columns import assign, label_column, listing, matches
+from headway.data.columns import assign_columns, label_column, listing, matching_columns
 from headway.data.json_stream import elements
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
-from headway.data.text_reader import CHUNK, Limits, detect_encoding, head_bytes, lines, refuse_old_line_ends, text
+from headway.data.text_reader import (
+    CHUNK,
+    Limits,
+    detect_encoding,
+    head_bytes,
+    read_lines,
+    read_text,
+    refuse_cr_line_ends,
+)
 from headway.errors import DataError
 
 SAMPLE = 200
@@ -23,52 +31,52 @@ JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 
 
-def guess_file(
+def detect_file_layout(
     path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None, limits: Limits
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
     head = head_bytes(path, limits=limits)
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{path}: the file is empty; give one with examples in it.")
-    refuse_old_line_ends(path, head)
+    refuse_cr_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)
     if layout.format == "table":
         return _table(path, fields, layout=layout, chosen=columns, limits=limits)
-    source = formats.Source(path, layout, limits)
+    file = formats.InputFile(path, layout, limits)
     if layout.format == "CoNLL":
-        first = next((line for _, line in source.lines() if line.strip() and not line.startswith("-DOCSTART-")), None)
+        first = next((line for _, line in file.lines() if line.strip() and not line.startswith("-DOCSTART-")), None)
         if first is None:
             raise _no_examples(path)
         names = [str(number) for number in range(1, len(formats.conll_cells(first, layout.delimiter)) + 1)]
         if len(names) < 2:
             raise DataError(f"{path}: tags: the lines have one column; expected a word and its tag on each line.")
         mapping = {"words": names[0], "tags": names[-1]}
-        mapping |= assign(list(columns), names, sample=[], chosen=columns, where=str(path))
+        mapping |= assign_columns(list(columns), names, sample=[], chosen=columns, where=str(path))
         return _with(layout, mapping=mapping, columns=names)
-    sample = [record for _, record in itertools.islice(formats.READERS[layout.format](source), SAMPLE)]
+    sample = [record for _, record in itertools.islice(formats.READERS[layout.format](file), SAMPLE)]
     if not sample:
         raise _no_examples(path)
     names = list(dict.fromkeys(name for record in sample for name in record))
     if layout.format == "label and text a line":
         return _with(layout, mapping={"text": "2", "label": "1"}, columns=names)
-    mapping = assign(fields, names, sample=sample, chosen=columns, where=str(path))
+    mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=str(path))
     if layout.format == "SQuAD":
         mapping = {name: name for name in names} | mapping
     return _with(layout, mapping=mapping, columns=names)
 
 
-def guess_parallel(
+def detect_parallel_layout(
     paths: Sequence[Path], fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None
 ) -> Layout:
-    """Two files whose lines belong together; the first is the first field unless the user names them."""
+    """The layout of two files with corresponding lines; the first is the first field unless `columns` names it."""
     for path in paths:
-        refuse_old_line_ends(path, head_bytes(path))
+        refuse_cr_line_ends(path, head_bytes(path))
     names = [bare_suffix(path).lstrip(".") for path in paths]
     if "" in names or names[0] == names[1]:
         names = [path.name for path in paths]
     order = list(columns) + [name for name in fields if name not in columns]
-    mapping = assign([], names, sample=[], chosen=columns, where=" and ".join(map(str, paths)))
+    mapping = assign_columns([], names, sample=[], chosen=columns, where=" and ".join(map(str, paths)))
     free = iter(name for name in names if name not in mapping.values())
     mapping |= {name: next(free) for name in order if name not in mapping}
     found = encoding or detect_encoding(paths[0])
@@ -84,12 +92,12 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
     suffix = bare_suffix(path)
     if suffix == ".parquet" or head_bytes(path, limits=limits).startswith(b"PAR1"):
         return Layout("Parquet", encoding="binary")
-    head = next(text(path, encoding=encoding, limits=limits))
+    head = next(read_text(path, encoding=encoding, limits=limits))
     if (kind := _json_kind(path, head, suffix, encoding=encoding, limits=limits)) is not None:
         return Layout(kind, encoding=encoding)
     if suffix == ".csv":
         return Layout("table", delimiter=_delimiter(path, encoding=encoding, limits=limits), encoding=encoding)
-    sample = [line for _, line in itertools.islice(lines(path, encoding=encoding, limits=limits), SAMPLE)]
+    sample = [line for _, line in itertools.islice(read_lines(path, encoding=encoding, limits=limits), SAMPLE)]
     filled = [line for line in sample if line.strip()]
     if not filled:
         raise _no_examples(path)
@@ -105,7 +113,7 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
         if len(firsts) <= max(2, len(filled) // 2) and max(map(len, firsts)) <= 40:
             return Layout("label and text a line", encoding=encoding)
     raise DataError(
-        f"{path}: cannot tell which part of a line is {listing(fields)}. Use CSV or TSV with a header, "
+        f"{path}: cannot detect which part of a line is {listing(fields)}. Use CSV or TSV with a header, "
         "JSON lines with named fields" + (", or two parallel files." if set(fields) in PAIRS else ".")
     )
 
@@ -126,13 +134,15 @@ def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Lim
 
 
 def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
-    """The separator that cuts most of the first lines into the same number of columns, and into most of them."""
+    """The separator that gives most of the first lines the same number of columns; among equals, the most columns."""
 
     def quality(delimiter: str) -> tuple[float, int]:
         rows = formats.split_rows(path, delimiter=delimiter, encoding=encoding, limits=limits)
         try:
             widths = Counter(len(cells) for _, cells in itertools.islice(rows, 20) if cells)
-        except DataError:  # quotes do not fit this separator; if they fit none, reading with commas names the line
+        except (
+            DataError
+        ):  # quotes do not match this separator; if they match none, reading with commas reports the line
             return (0.0, 0)
         width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))
         return (count / max(1, widths.total()), width) if width > 1 else (0.0, 0)
@@ -153,7 +163,7 @@ def _table(path: Path, fields: Sequence[str], *, layout: Layout, chosen: Mapping
     if len(top) == header:
         raise DataError(f"{path}: the file has a header ({listing(names)}) and no examples; give it some.")
     sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
-    mapping = assign(fields, names, sample=sample, chosen=chosen, where=str(path))
+    mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path))
     return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding)
 
 
@@ -166,7 +176,7 @@ def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: 
     recurring = {cell for index, cell in enumerate(first) if any(cells[index] == cell for cells in rest)}
     if recurring:
         return False
-    if any(matches(name, first) for name in fields):
+    if any(matching_columns(name, first) for name in fields):
         return True
     if "label" not in fields or any(" " in cell.strip() for cell in first):
         return False
@@ -174,7 +184,7 @@ def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: 
     label = label_column(list(map(str, range(len(first)))), sample=numbered)
     phrases = [sum(" " in cell for name, cell in cells.items() if name != label) > 0 for cells in numbered]
     recurs = len({cells[label] for cells in numbered if label is not None}) <= len(rest) // 2
-    return recurs and sum(phrases) > 0.8 * len(rest)  # single words over phrases, and no label that comes again
+    return recurs and sum(phrases) > 0.8 * len(rest)  # single words above phrases, above labels that repeat
 
 
 def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -186,4 +196,4 @@ def _with(layout: Layout, *, mapping: Mapping[str, str], columns: Sequence[str])
 
 
 def _no_examples(path: Path) -> DataError:
-    return DataError(f"{path}: the file holds no examples; give one that does.")
+    return DataError(f"{path}: the file has no examples; give one that has.")

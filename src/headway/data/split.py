@@ -1,7 +1,7 @@
-"""Data room: which examples are held out. Given splits are found by name; otherwise an example's content decides.
+"""Train, validation and test parts: found by file name, or else decided by a hash of each example's input.
 
-A decision by content needs no list of indices, holds when the file is shuffled or grows, and keeps equal inputs on one
-side, so that nothing seen in training is asked again in the measurement.
+A split by hash needs no list of indices, stays the same when the file is shuffled or grows, and keeps equal inputs on
+one side, so that no training input is also an evaluation input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.columns import matches
+from headway.data.columns import matching_columns
 from headway.data.row import Row
 from headway.data.store import fingerprint
 from headway.errors import DataError
@@ -48,8 +48,8 @@ def digest(row: Row, *, fields: Iterable[str]) -> int:
     return int.from_bytes(hasher.digest(), "big")
 
 
-def inputs(row: Row) -> int:
-    """What makes two rows the same question, whatever their answers."""
+def input_hash(row: Row) -> int:
+    """Hash of the input fields: equal for rows that differ only in label or target."""
     return digest(row, fields=[name for name in INPUT_FIELDS if name in row.fields] or sorted(row.fields))
 
 
@@ -60,7 +60,7 @@ def find_parts(paths: str | Path | Iterable[str | Path], *, valid: str | Path | 
 
 
 def data_files(folder: Path) -> list[Path]:
-    """A folder's own data files in name order; read-me files, licences and hidden files are none."""
+    """A folder's own data files in name order; without read-me files, licences and hidden files."""
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
     return [path for path in files if not re.match(r"(?i)(readme|licen[cs]e|notice)", path.name)]
 
@@ -89,12 +89,12 @@ def _find_parts(paths: list[Path]) -> Parts:
 
 
 def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:
-    """Parallel files with the source first; several kinds of the same part are one too many."""
+    """Parallel files with the source first; DataError for several formats of the same part."""
     kinds = {bare_suffix(path) for path in members}
     if len(kinds) <= 1:
         return members
     if len(members) == 2 and not kinds & DATA_SUFFIXES:
-        first = matches("source", [bare_suffix(path).lstrip(".") for path in members])
+        first = matching_columns("source", [bare_suffix(path).lstrip(".") for path in members])
         return sorted(members, key=lambda path: bare_suffix(path).lstrip(".") not in first)
     names = ", ".join(path.name for path in members)
     raise DataError(f"{folder}: several kinds of {part} files ({names}); name the one you mean.")
@@ -102,7 +102,7 @@ def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:
 
 def _text(value: Any) -> str:
     if isinstance(value, Path):
-        return fingerprint(value)  # a picture is its bytes, wherever it lies
-    if hasattr(value, "tobytes"):  # and so is an array, whose repr leaves out its middle
+        return fingerprint(value)  # an image is identified by its bytes, whatever its path
+    if hasattr(value, "tobytes"):  # an array's repr leaves out its middle
         return hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
     return value if isinstance(value, str) else repr(value)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.checksums import WHERE, hashed, is_whole, mapped, read_sealed
-from headway.data.store_writer import INDEX, VERSION, Draft
+from headway.data.checksums import WHERE, file_hash, is_intact, mapped, read_checksummed
+from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
 
 
@@ -38,7 +38,7 @@ class Store:
 
         An example's entry "where" (`file:line`, optional) is kept as its place. `progress` is told the count so far.
         """
-        with Draft(Path(folder), key=key) as draft:
+        with StoreWriter(Path(folder), key=key) as draft:
             for example in examples:
                 draft.add(example)
                 if progress is not None:
@@ -57,8 +57,8 @@ class Store:
     def open(cls, folder: str | Path, key: str) -> Store | None:
         """The store, or None if there is none for this key, or it is half-written or damaged: build it again."""
         folder = Path(folder)
-        index = read_sealed(folder / INDEX)
-        if index is None or (index.get("version"), index.get("key")) != (VERSION, key) or not is_whole(folder, index):
+        index = read_checksummed(folder / INDEX)
+        if index is None or (index.get("version"), index.get("key")) != (VERSION, key) or not is_intact(folder, index):
             return None
         return cls(folder, index)
 
@@ -98,7 +98,7 @@ def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{hashed(file).hexdigest()}\0".encode())
+                hasher.update(f"{name}\0{file_hash(file).hexdigest()}\0".encode())
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from headway.data.checksums import WHERE, file_names, hashed, is_whole, mapped, read_sealed, write_sealed
+from headway.data.checksums import WHERE, file_hash, file_names, is_intact, mapped, read_checksummed, write_checksummed
 from headway.errors import DataError, HeadwayError
 
 INDEX = "index.json"
@@ -28,7 +28,7 @@ MARK_BYTES = 16 << 20  # written between two marks
 WORD = struct.Struct("<q")
 
 
-class Draft:
+class StoreWriter:
     """`add` examples, `mark` where to go on, `finish`. `note` is what the mark found at the beginning said."""
 
     def __init__(self, folder: Path, *, key: str) -> None:
@@ -88,7 +88,7 @@ class Draft:
     def mark(self, note: Mapping[str, Any]) -> None:
         """All examples so far are on the disk; another process may go on after them."""
         with self._writing():
-            write_sealed(self.folder / MARK, self._said(note))
+            write_checksummed(self.folder / MARK, self._said(note))
         self._marked, self._fresh = True, 0
 
     def finish(self, note: Mapping[str, Any] | None = None) -> None:
@@ -96,7 +96,7 @@ class Draft:
         if not self._tails:
             raise DataError("There are no examples to store.")
         with self._writing():
-            write_sealed(self.folder / INDEX, {"version": VERSION, **self._said(note or {})})
+            write_checksummed(self.folder / INDEX, {"version": VERSION, **self._said(note or {})})
             if self.target.exists():
                 shutil.rmtree(self.target)
             os.replace(self.folder, self.target)
@@ -114,10 +114,10 @@ class Draft:
 
     def _take_up(self) -> bool:
         """Goes back to the last mark, if there is one for this key and the files still hold what it says."""
-        said = read_sealed(self.folder / MARK)
+        said = read_checksummed(self.folder / MARK)
         if said is None or said.get("key") != self.key or not _cut_back(self.folder, said):
             return False
-        if not is_whole(self.folder, said):
+        if not is_intact(self.folder, said):
             return False
         self._tails = {name: _Tail(self.folder / name) for name in said["files"]}
         self._types, self.note = said["fields"], said["note"]
@@ -164,7 +164,7 @@ class _Tail:
 
     def __init__(self, path: Path) -> None:
         self.file = path.open("ab")
-        self.size, self.hasher = path.stat().st_size, hashed(path)
+        self.size, self.hasher = path.stat().st_size, file_hash(path)
 
     def write(self, data: bytes) -> None:
         self.file.write(data)

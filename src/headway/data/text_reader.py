@@ -1,6 +1,6 @@
-"""Data room: bytes on disk to decoded lines, in bounded memory and with every fault named by file and line.
+"""Bytes on disk to decoded lines, in bounded memory; errors name file and line.
 
-A file is plain or gzip (told by its first bytes), UTF-8 with or without a mark, UTF-16, or an encoding the user names.
+A file is plain or gzip (detected by its first bytes), UTF-8 with or without a BOM, UTF-16, or a given encoding.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from headway.errors import DataError
 
 CHUNK = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
-MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a file may ask of this machine before it is refused."""
+    """Limits that protect memory from damaged or hostile files."""
 
     line_bytes: int = 16 << 20  # the longest line, CSV record or JSON value
-    unpack_ratio: int = 200  # how many times larger than the gzip file its content may be …
-    unpack_free: int = 64 << 20  # … once it is larger than this
+    unpack_ratio: int = 200  # largest ratio of uncompressed to gzip size …
+    unpack_free: int = 64 << 20  # … applied above this many bytes
 
 
 DEFAULT = Limits()
 
 
-def lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, str]]:
-    """Numbered lines from 1, without their line ends."""
+def read_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, str]]:
+    """(number from 1, line without its line end)."""
     number, pending = 1, bytearray()
     for chunk in _utf8(path, encoding, limits):
         pieces = chunk.split(b"\n")
@@ -48,8 +48,8 @@ def lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) 
         yield number, _decode(path, number, bytes(pending))
 
 
-def text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[str]:
-    """The decoded content in pieces that end at character borders: for formats whose values span lines."""
+def read_text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[str]:
+    """The decoded content in pieces that end at character boundaries, for formats whose values span lines."""
     decoder, number, column = codecs.getincrementaldecoder("utf-8")(), 1, 0
     for chunk in _utf8(path, encoding, limits):
         yield _checked_piece(path, number, column, decoder=decoder, chunk=chunk)
@@ -59,7 +59,7 @@ def text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -
 
 
 def count_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> int:
-    """How many lines `lines` would give."""
+    """The number of lines that `read_lines` yields."""
     count, last = 0, b"\n"
     for chunk in _utf8(path, encoding, limits):
         count, last = count + chunk.count(b"\n"), chunk[-1:] or last
@@ -67,40 +67,40 @@ def count_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEF
 
 
 def detect_encoding(path: Path, *, limits: Limits = DEFAULT) -> str:
-    """The encoding a file's first bytes speak for; UTF-8 unless they say otherwise."""
-    return _encoding_of(next(_unpacked(path, limits), b""))
+    """The encoding according to a file's first bytes; UTF-8 by default."""
+    return _encoding_of(next(_decompressed(path, limits), b""))
 
 
 def head_bytes(path: Path, *, limits: Limits = DEFAULT) -> bytes:
     """The first bytes of the content (after gzip)."""
-    return next(_unpacked(path, limits), b"")
+    return next(_decompressed(path, limits), b"")
 
 
-def refuse_old_line_ends(path: Path, head: bytes) -> None:
-    """Lines that end with a carriage return alone would all be one line."""
+def refuse_cr_line_ends(path: Path, head: bytes) -> None:
+    """DataError if lines end with a carriage return only: the whole file would be one line."""
     if b"\r" in head.strip() and b"\n" not in head:
         raise DataError(
-            f"{path}:1: lines end with a carriage return alone, as on very old Macs; "
+            f"{path}:1: lines end with a carriage return only (classic Mac OS); "
             "convert them (tr '\\r' '\\n' < old > new)."
         )
 
 
 def _encoding_of(head: bytes) -> str:
-    for mark, name in MARKS:
-        if head.startswith(mark):
+    for bom, name in BOMS:
+        if head.startswith(bom):
             return name
     head = head[:4096]
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    if max(even, odd) > 0.3 * (len(head) // 2) and min(even, odd) == 0:  # Latin letters in UTF-16 without a mark
+    if max(even, odd) > 0.3 * (len(head) // 2) and min(even, odd) == 0:  # Latin letters in UTF-16 without a BOM
         return "utf-16-be" if even else "utf-16-le"
     return "utf-8"
 
 
 def _utf8(path: Path, encoding: str | None, limits: Limits) -> Iterator[bytes]:
-    """The content as UTF-8 bytes without a mark, whatever it was written in."""
+    """The content as UTF-8 bytes without a BOM, from any encoding."""
     number = 1
     decoder: codecs.IncrementalDecoder | None = None
-    for position, chunk in enumerate(_unpacked(path, limits)):
+    for position, chunk in enumerate(_decompressed(path, limits)):
         if position == 0:
             found = encoding or _encoding_of(chunk)
             if found == "utf-8-sig" or (found == "utf-8" and chunk.startswith(codecs.BOM_UTF8)):
@@ -117,7 +117,7 @@ def _utf8(path: Path, encoding: str | None, limits: Limits) -> Iterator[bytes]:
 
 def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
     try:
-        "".encode(encoding)  # some codecs turn bytes into bytes, or exist only to fail
+        "".encode(encoding)  # refuses codecs from bytes to bytes
         return codecs.getincrementaldecoder(encoding)()
     except (LookupError, ValueError) as error:
         raise DataError(f'{path}: there is no encoding "{encoding}"; try utf-8, latin-1 or cp1252.') from error
@@ -130,14 +130,14 @@ def _transcode(path: Path, number: int, decoder: codecs.IncrementalDecoder, chun
         line = number + _newlines_before(error)
         raise DataError(
             f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not {error.encoding} "
-            f"({error.reason}); name the file's encoding or convert it to UTF-8."
+            f"({error.reason}); give the file's encoding or convert it to UTF-8."
         ) from error
     except UnicodeError as error:
-        raise DataError(f"{path}:{number}: {error}; name the file's encoding or convert it to UTF-8.") from error
+        raise DataError(f"{path}:{number}: {error}; give the file's encoding or convert it to UTF-8.") from error
 
 
 def _newlines_before(error: UnicodeDecodeError) -> int:
-    """Line ends that were read well before a decoding error."""
+    """Line ends before a decoding error."""
     return error.object[: error.start].decode(error.encoding, errors="replace").count("\n")
 
 
@@ -163,7 +163,7 @@ def _checked_piece(path: Path, number: int, column: int, *, decoder: codecs.Incr
     try:
         return decoder.decode(chunk, final=not chunk)
     except UnicodeDecodeError as error:
-        column -= len(error.object) - len(chunk)  # the decoder had kept the start of a character
+        column -= len(error.object) - len(chunk)  # the decoder had buffered the start of a character
         line, at = place(error.object[: error.start])
         raise DataError(_not_utf8(path, line, at, byte=error.object[error.start])) from error
 
@@ -171,14 +171,14 @@ def _checked_piece(path: Path, number: int, column: int, *, decoder: codecs.Incr
 def _nul(path: Path, number: int, at: int) -> str:
     return (
         f"{path}:{number}: NUL byte at byte {at + 1} of the line; this is not a text file, or it is damaged there. "
-        "Remove the byte, or name the file's encoding if it is UTF-16 or UTF-32."
+        "Remove the byte, or give the file's encoding if it is UTF-16 or UTF-32."
     )
 
 
 def _not_utf8(path: Path, number: int, at: int, *, byte: int) -> str:
     return (
         f"{path}:{number}: byte 0x{byte:02x} at byte {at + 1} of the line is not UTF-8. "
-        "Name the file's encoding (often latin-1 or cp1252) or convert the file to UTF-8."
+        "Give the file's encoding (often latin-1 or cp1252) or convert the file to UTF-8."
     )
 
 
@@ -190,10 +190,10 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
         )
 
 
-def _unpacked(path: Path, limits: Limits) -> Iterator[bytes]:
+def _decompressed(path: Path, limits: Limits) -> Iterator[bytes]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait, a device may never end
-            raise DataError(f"{path}: is not a plain file; copy what it gives into one.")
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may block, a device may be endless
+            raise DataError(f"{path}: is not a regular file; copy its content into one.")
         with path.open("rb") as file:
             first = file.read(CHUNK)
             rest = iter(lambda: file.read(CHUNK), b"")
@@ -212,18 +212,20 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
     packed, unpacked, number = 0, 0, 1
-    member = None  # the gzip member being unpacked; a file may hold several
+    member = None  # the current gzip member; a file may have several
     pieces = bytearray()
     for chunk in _chain(first, rest):
         packed += len(chunk)
-        full = False  # the last piece filled its buffer, so more may be waiting inside
+        full = False  # the last piece filled its buffer, so more output may be pending
         while chunk or full:
             if member is None:
                 member = zlib.decompressobj(wbits=31)
             try:
                 piece = member.decompress(chunk, CHUNK)
             except zlib.error as error:
-                raise DataError(f"{path}:{number}: the gzip data is damaged here ({error}); fetch it again.") from error
+                raise DataError(
+                    f"{path}:{number}: the gzip data is damaged here ({error}); download it again."
+                ) from error
             chunk, full = member.unconsumed_tail, len(piece) == CHUNK
             if member.eof:
                 chunk, full, member = member.unused_data.lstrip(b"\0"), False, None  # NULs: padding
@@ -241,4 +243,4 @@ def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> 
                 pieces.clear()
     yield bytes(pieces)
     if member is not None:
-        raise DataError(f"{path}:{number}: the gzip file is cut off here; fetch it again.")
+        raise DataError(f"{path}:{number}: the gzip file is truncated here; download it again.")

@@ -1,4 +1,4 @@
-"""Data room: the truncation ledger. Nothing is cut silently: what was cut is counted, with its share and worst case."""
+"""Counts truncated examples, so that nothing is truncated silently."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from headway.errors import DataError, HeadwayError
 
-MOST = 2**53  # more than can be counted: a number from a damaged file
+MOST = 2**53  # a larger count can only come from a damaged file
 
 
 @dataclass
-class Ledger:
-    """`policy` "error" refuses what does not fit; "truncate" cuts it and keeps count, part by part."""
+class TruncationCounter:
+    """`policy` "error" raises `error` for ids over the limit; "truncate" cuts them and counts, by part."""
 
     policy: str = "truncate"
     error: type[HeadwayError] = DataError
@@ -21,8 +21,8 @@ class Ledger:
     limit: dict[str, int] = field(default_factory=dict)
     worst: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def fit(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
-        """`ids`, cut to `limit` if it must be; `last` (an end token) then stays the last."""
+    def apply(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
+        """`ids`, cut to `limit` tokens if longer; `last` (an end token), if given, then replaces the last one."""
         self.seen[part] = self.seen.get(part, 0) + 1
         if len(ids) <= limit:
             return ids
@@ -37,19 +37,20 @@ class Ledger:
             self.worst[part] = (len(ids), where)
         return ids[:limit] if last is None else [*ids[: limit - 1], last]
 
-    def lines(self) -> list[str]:
+    def summary(self) -> list[str]:
+        """A line for each part with truncated examples."""
         return [
             f"{part}: {count} of {self.seen[part]} cut to {self.limit[part]} tokens "
             f"({count / self.seen[part]:.1%}); the longest had {self.worst[part][0]} ({self.worst[part][1]})"
             for part, count in self.cut.items()
         ]
 
-    def state(self) -> dict[str, Any]:
-        """All that was counted, for `recall`."""
+    def state_dict(self) -> dict[str, Any]:
+        """All counts, for `load_state_dict`."""
         return {"seen": self.seen, "cut": self.cut, "limit": self.limit, "worst": self.worst}
 
-    def recall(self, state: Any) -> bool:
-        """Goes on from what `state` gave; False, and nothing is changed, if a file holds what it never gives."""
+    def load_state_dict(self, state: Any) -> bool:
+        """Restores the counts of `state_dict`. Returns False and changes nothing if `state` is malformed."""
         try:
             seen, cut, limit = (dict(state[name]) for name in ("seen", "cut", "limit"))
             worst = {part: (length, where) for part, (length, where) in state["worst"].items()}

@@ -48,7 +48,7 @@ class PreparedInput:
 def without_truncation(task: Task) -> Any:
     """The same task, which raises for an input that is too long."""
     strict = replace(task, overflow="error")
-    strict.ledger = NoTruncation()
+    strict.truncation = NoTruncation()
     return strict
 
 

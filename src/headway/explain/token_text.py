@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.data.truncation import Ledger
+from headway.data.truncation import TruncationCounter
 from headway.errors import InputError
 from headway.explain.story import Token
 from headway.preprocess.text import Tokenizer
@@ -12,10 +12,10 @@ from headway.preprocess.text import Tokenizer
 HOW_TO_SHORTEN = "show a part of it with --first N or --last N (first=, last= in Python)"
 
 
-class NoTruncation(Ledger):
+class NoTruncation(TruncationCounter):
     """Raises where the base class would truncate."""
 
-    def fit(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
+    def apply(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
         if len(ids) > limit:
             raise InputError(f"the {part} has {len(ids):,} tokens, the model takes {limit:,}; {HOW_TO_SHORTEN}")
         return ids

@@ -11,7 +11,7 @@ from headway.checkpoints import replacing
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.data.dataset import DataSet
+    from headway.data.dataset import Dataset
     from headway.data.report import Report
     from headway.jobs.run_config import Plan
     from headway.training.loop import FitResult
@@ -25,7 +25,7 @@ def write_card(
     result: FitResult,
     scores: dict[str, float],
     report: Report,
-    data: DataSet,
+    data: Dataset,
     cut: list[str],
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())

@@ -13,7 +13,7 @@ from torch import Tensor
 from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_json
 from headway.data.builtin.manual import DOCUMENTS
-from headway.data.text_reader import lines
+from headway.data.text_reader import read_lines
 from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import ConfigError, InputError
@@ -106,7 +106,7 @@ def paragraphs(text: str | Path | None) -> tuple[list[str], str]:
     path = Path(text)
     if not path.is_file():
         raise InputError(f"{path}: no such text file")
-    return [line for _, line in lines(path) if line.strip()], str(path)
+    return [line for _, line in read_lines(path) if line.strip()], str(path)
 
 
 # ---------------------------------------------------------------------------------------- what is asked

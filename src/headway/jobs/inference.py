@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from headway.bundle import Bundle, load
-from headway.data.dataset import DataSet, open_builtin, open_files
-from headway.data.text_reader import lines
+from headway.data.dataset import Dataset, open_builtin, open_files
+from headway.data.text_reader import read_lines
 from headway.errors import InputError
 from headway.jobs.run_config import Paths, listed
 from headway.jobs.training import task_of
@@ -48,7 +48,7 @@ def evaluate(
     return task.evaluate(bundle.model, found.test(), **options)
 
 
-def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> DataSet:
+def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> Dataset:
     """A person's files, read as a trained model's task reads them."""
     return open_files(
         listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running_text
@@ -83,7 +83,7 @@ def generates(bundle: Bundle) -> bool:
 def input_lines(path: Path) -> list[str]:
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    return [text for _, text in lines(path)]
+    return [text for _, text in read_lines(path)]
 
 
 def shown(answer: Any) -> str:

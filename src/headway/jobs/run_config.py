@@ -10,7 +10,7 @@ from typing import Any
 
 from headway import tasks
 from headway.checkpoints import read_json
-from headway.data.dataset import DataSet, open_builtin, open_files
+from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.errors import ConfigError
 from headway.jobs.overrides import sort
 from headway.models.config import from_dict
@@ -136,7 +136,7 @@ def _by_name(plan: Plan) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value is not None}
 
 
-def open_data(plan: Plan) -> DataSet:
+def open_data(plan: Plan) -> Dataset:
     kind = tasks.find(plan.task)
     if plan.data is None:
         return open_builtin(kind.builtin)

@@ -20,7 +20,7 @@ from headway import tasks
 from headway.bundle import Bundle, load
 from headway.checkpoints import save_json
 from headway.data.check import check as check_rows
-from headway.data.dataset import DataSet, first
+from headway.data.dataset import Dataset, first_rows
 from headway.data.report import Report
 from headway.errors import ConfigError, DataError
 from headway.jobs.card import write_card
@@ -55,7 +55,7 @@ class Trained:
     folder: Path
 
 
-def begin(plan: Plan, data: DataSet) -> Bundle:
+def begin(plan: Plan, data: Dataset) -> Bundle:
     """The model before its first step, with its task: from scratch, or made ready from the one it starts from."""
     kind = tasks.find(plan.task)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
@@ -73,7 +73,7 @@ def begin(plan: Plan, data: DataSet) -> Bundle:
     return Bundle(model, "headway", config, task.tokenizer, None, {}, task)
 
 
-def check(plan: Plan, *, data: DataSet | None = None, bundle: Bundle | None = None) -> Report:
+def check(plan: Plan, *, data: Dataset | None = None, bundle: Bundle | None = None) -> Report:
     """What a person should know before training, in seconds."""
     data = data or open_data(plan)
     bundle = bundle or begin(plan, data)
@@ -84,7 +84,7 @@ def check(plan: Plan, *, data: DataSet | None = None, bundle: Bundle | None = No
     return report
 
 
-def estimate(plan: Plan, data: DataSet, bundle: Bundle, *, found: Report) -> dict[str, str]:
+def estimate(plan: Plan, data: Dataset, bundle: Bundle, *, found: Report) -> dict[str, str]:
     """Memory by counting, time by taking one real step's gradients on the first examples."""
     settings, task, model = plan.settings(), task_of(bundle), bundle.model
     count = sum(p.numel() for p in model.parameters())
@@ -156,10 +156,10 @@ def run_plan(
     if resume and world.size > 1:  # should the examples be damaged, one process prepares them again
         world.run_on_main(lambda: make_source(task, data, folder, settings=settings, say=say))
     source = make_source(task, data, folder, settings=settings, say=say)
-    cut = task.ledger.lines()
+    cut = task.truncation.summary()
     for line in cut:
         say(f"cut          {line}")
-    held = first(data.valid, EVALUATED)
+    held = first_rows(data.valid, EVALUATED)
     if not held:
         raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
     begun = resume and world.broadcast(bool(states(folder / "training")))
@@ -198,7 +198,7 @@ def started_again(folder: Path) -> bool:
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and (folder / "training" / PLAN).exists()
 
 
-def lay_out(plan: Plan, folder: Path, data: DataSet, *, say: Say) -> None:
+def lay_out(plan: Plan, folder: Path, data: Dataset, *, say: Say) -> None:
     """The run before its first step, on disk: model, tokenizer, task, plan and prepared examples."""
     if (folder / "training" / PLAN).exists():
         raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
@@ -220,9 +220,9 @@ def learner(plan: Plan, bundle: Bundle, say: Say) -> torch.nn.Module:
     return bundle.model
 
 
-def announce(plan: Plan, data: DataSet, bundle: Bundle, say: Say) -> Report:
+def announce(plan: Plan, data: Dataset, bundle: Bundle, say: Say) -> Report:
     report = check(plan, data=data, bundle=bundle)
-    for line in [f"{plan.task}, recipe {plan.recipe}", *report.lines()]:
+    for line in [f"{plan.task}, recipe {plan.recipe}", *report.summary()]:
         say(line)
     return report
 
@@ -238,7 +238,7 @@ def unfinished(folder: str | Path) -> bool:
 
 
 def make_source(
-    task: Task, data: DataSet, folder: Path, *, settings: Settings, say: Say
+    task: Task, data: Dataset, folder: Path, *, settings: Settings, say: Say
 ) -> ExampleSource | StreamSource:
     """Examples prepared once under the run's folder and mapped into memory from then on."""
     key = json.dumps([data.fingerprint, task.name, task.to_dict(), task.tokenizer.digest if task.tokenizer else ""])
@@ -268,7 +268,7 @@ def _counting(say: Say) -> Callable[[int], None]:
 
 def show_plan(plan: Plan, *, say: Say) -> None:
     """What `--dry-run` says: the check, and the full config."""
-    for line in check(plan).lines():
+    for line in check(plan).summary():
         say(line)
     say(json.dumps(dataclasses.asdict(plan), indent=2))
 

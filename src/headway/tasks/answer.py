@@ -86,7 +86,7 @@ class Answer(Task):
         asked = [i for i, part in enumerate(both.parts) if part == 0]
         inside = [i for i, part in enumerate(both.parts) if part == 1]
         first, last = (inside[0], inside[-1] + 1) if inside else (len(both.ids), len(both.ids))
-        kept = set(self.ledger.fit(asked, self.question_limit, part="question", where=where))
+        kept = set(self.truncation.apply(asked, self.question_limit, part="question", where=where))
         before = [i for i in range(first) if both.parts[i] is None or i in kept]
         after = list(range(last, len(both.ids)))
         room = self.limit - len(before) - len(after)
@@ -95,7 +95,7 @@ class Answer(Task):
                 f"{where}: a question of {len(kept)} tokens leaves no room for its context in {self.limit}"
             )
         if self.overflow != "window":
-            last = first + len(self.ledger.fit(inside, room, part="context", where=where))
+            last = first + len(self.truncation.apply(inside, room, part="context", where=where))
         out = []
         for start in range(first, max(last - room, first) + self.stride, min(self.stride, room)):
             middle = range(start, min(start + room, last))

@@ -72,7 +72,7 @@ class Classify(Classification):
     def read(self, value: Any, *, where: str) -> Example:
         ids = self.tokenizer.encode(value)
         last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
-        ids = self.ledger.fit(ids, self.limit, part="text", where=where, last=last)
+        ids = self.truncation.apply(ids, self.limit, part="text", where=where, last=last)
         return {"ids": ids_array(ids or [self._blank()])}
 
     def _blank(self) -> int:

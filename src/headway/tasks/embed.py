@@ -65,7 +65,7 @@ class Embed(Task):
     def ids(self, text: str, *, part: str, where: str) -> list[int]:
         ids = self.tokenizer.encode(text)
         last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
-        return self.ledger.fit(ids, self.limit, part=part, where=where, last=last)
+        return self.truncation.apply(ids, self.limit, part=part, where=where, last=last)
 
     def examples(self, row: Row) -> list[Example]:
         return [{side: ids_array(self.ids(row.fields[side], part=side, where=row.where)) for side in ("a", "b")}]

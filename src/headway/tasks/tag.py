@@ -94,9 +94,9 @@ class Tag(Task):
         whole = Window(range(len(words)), range(len(words)))
         if sum(map(len, pieces)) <= room or self.overflow != "window":
             ids, places = self._reading(pieces, whole)
-            ids = self.ledger.fit(ids, self.limit, part="words", where=where, last=ids[-1] if after else None)
+            ids = self.truncation.apply(ids, self.limit, part="words", where=where, last=ids[-1] if after else None)
             return [Reading(ids, [(at, word) for at, word in places if at < len(ids) - after])]
-        pieces = [self.ledger.fit(piece, room, part="one word", where=where) for piece in pieces]
+        pieces = [self.truncation.apply(piece, room, part="one word", where=where) for piece in pieces]
         return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], room)]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:

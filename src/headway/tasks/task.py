@@ -21,7 +21,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
-from headway.data.truncation import Ledger
+from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
@@ -58,7 +58,7 @@ class Task(ABC):
     def __post_init__(self) -> None:
         if self.overflow not in self.overflow_choices:
             raise ConfigError(f"overflow {self.overflow!r}: {self.name} knows {', '.join(self.overflow_choices)}")
-        self.ledger = Ledger(self.overflow)
+        self.truncation = TruncationCounter(self.overflow)
 
     # --- before training
 

@@ -84,7 +84,7 @@ class Translate(Task):
 
     def source_ids(self, text: str, *, where: str) -> list[int]:
         ids = self._ended(self.prefix + text)
-        return self.ledger.fit(ids, self.source_limit, part="source", where=where, last=ids[-1])
+        return self.truncation.apply(ids, self.source_limit, part="source", where=where, last=ids[-1])
 
     def _ended(self, text: str) -> list[int]:
         """As the tokenizer wraps a text, with an end token in any case."""
@@ -95,7 +95,7 @@ class Translate(Task):
 
     def target_ids(self, text: str, *, where: str) -> list[int]:
         ids = self._ended(text)
-        return self.ledger.fit(ids, self.target_limit, part="target", where=where, last=ids[-1])
+        return self.truncation.apply(ids, self.target_limit, part="target", where=where, last=ids[-1])
 
     def examples(self, row: Row) -> list[Example]:
         target = self.target_ids(row.fields["target"], where=row.where)

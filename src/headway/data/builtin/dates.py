@@ -1,6 +1,6 @@
-"""Data room, built-in sets: dates as people write them → ISO 8601. The classic toy of attention tutorials.
+"""Dates in many styles → ISO 8601, the classic toy task of attention tutorials.
 
-Every style says day, month and a year of four digits in an order that cannot be misread (dots: day first).
+Every style has day, month and a four-digit year in an unambiguous order (with dots: day first).
 """
 # ruff: noqa: SIM905 - a list of words reads best as words
 
@@ -57,17 +57,17 @@ STYLES: list[Callable[[date], str]] = [
 CASES: list[Callable[[str], str]] = [str, str, str.lower, str.upper]
 
 
-def any_day(chance: Random) -> date:
+def random_day(chance: Random) -> date:
     return FIRST + timedelta(days=chance.randrange(DAYS))
 
 
-def written(day: date, chance: Random) -> str:
+def format_day(day: date, chance: Random) -> str:
     return chance.choice(CASES)(chance.choice(STYLES)(day))
 
 
 def translate(chance: Random) -> Example:
-    day = any_day(chance)
-    return day.isoformat(), {"source": written(day, chance), "target": day.isoformat()}
+    day = random_day(chance)
+    return day.isoformat(), {"source": format_day(day, chance), "target": day.isoformat()}
 
 
 DATES = Generated("translate", translate, train=12_000, test=1_000)

@@ -1,4 +1,4 @@
-"""Data room, built-in sets: short talks with an assistant. Small facts, small sums, and a memory for names."""
+"""Short dialogues with an assistant: simple facts, sums, and recalling the user's name."""
 
 from collections.abc import Callable
 from random import Random
@@ -18,7 +18,7 @@ OPPOSITES = {
     "hot": "cold", "big": "small", "fast": "slow", "early": "late", "old": "new", "wet": "dry", "light": "dark",
     "full": "empty", "high": "low", "loud": "quiet", "open": "closed", "rich": "poor", "soft": "hard",
 }  # fmt: skip
-Turn = tuple[str, str]  # what the user says, what the assistant answers
+Turn = tuple[str, str]  # user message, assistant message
 
 
 def _capital(chance: Random) -> Turn:
@@ -62,8 +62,8 @@ def chat(chance: Random) -> Example:
         name = chance.choice(FIRST_NAMES)
         turns.insert(0, (chance.choice(HELLO).format(name), f"Hello {name}! How can I help you?"))
         turns.append((chance.choice(RECALL), f"You are {name}."))
-    said = [(role, text) for turn in turns for role, text in zip(("user", "assistant"), turn, strict=True)]
-    messages = [{"role": role, "content": text} for role, text in said]
+    turns_flat = [(role, text) for turn in turns for role, text in zip(("user", "assistant"), turn, strict=True)]
+    messages = [{"role": role, "content": text} for role, text in turns_flat]
     return repr(turns), {"messages": messages}
 
 

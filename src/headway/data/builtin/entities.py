@@ -1,8 +1,8 @@
-"""Data room, built-in sets: sentences with persons, places, firms, dates and amounts marked in BIO tags."""
+"""Sentences with persons, places, companies, dates and amounts in BIO tags."""
 
 from random import Random
 
-from headway.data.builtin.dates import any_day, month, weekday
+from headway.data.builtin.dates import month, random_day, weekday
 from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import COMPANIES, FIRST_NAMES, LAST_NAMES, PLACES, THINGS, TWO_WORD_PLACES
 
@@ -39,7 +39,7 @@ def tag(chance: Random) -> Example:
 
 
 def _fill(kind: str, chance: Random) -> list[str]:
-    """The words that stand for a slot such as {PER}."""
+    """The words for a slot such as {PER}."""
     if kind == "PER":
         first, last = chance.choice(FIRST_NAMES), chance.choice(LAST_NAMES)
         initial = f"{chance.choice('ABCDEFG')}."
@@ -54,7 +54,7 @@ def _fill(kind: str, chance: Random) -> list[str]:
         currency = chance.choice(["euros", "dollars", "pounds", "yen", "percent"])
         return [number, *chance.choice([[], ["million"]]), currency]
     if kind == "DATE":
-        day = any_day(chance)
+        day = random_day(chance)
         full = f"{day.day} {month(day)} {day.year}"
         return chance.choice([full, f"{month(day)} {day.year}", str(day.year), weekday(day), month(day)]).split()
     return [chance.choice(THINGS)]

@@ -1,6 +1,6 @@
-"""Data room, built-in sets: Python's own language reference, which every Python carries as `pydoc_data.topics`.
+"""Python's language reference, which is part of every Python as `pydoc_data.topics`.
 
-Sections quote each other; a paragraph is kept where it comes first, so none is in two documents.
+Sections quote each other; only the first copy of a paragraph is kept, so none is in two documents.
 """
 
 import re
@@ -13,8 +13,8 @@ from random import Random
 from headway.data.builtin.pool import Builtin, Fields, Split, split_of
 from headway.errors import ConfigError
 
-LEAST = 200  # characters of a document worth reading
-REPEATABLE = 40  # characters up to which a paragraph ("Example:") may come again
+LEAST = 200  # characters of the shortest document
+REPEATABLE = 40  # characters up to which a paragraph ("Example:") may repeat
 PARAGRAPH_END = re.compile(r"\n\s*\n|\n[*=~^\"-]{3,}(?=\n)")  # an empty line, or the rule under a heading
 SENTENCE_END = re.compile(r"(?<=[.?!:])\s+(?=[A-Z\"(])")
 

@@ -1,7 +1,7 @@
-"""Data room, built-in sets: messages to a shop, to be sorted into five trays.
+"""Messages to a shop, of five classes.
 
-The trays share their nouns, their greetings and most of their verbs; polite words appear in complaints and blunt ones
-in praise. What decides is the sentence in the middle.
+The classes share nouns, greetings and most verbs; polite words occur in complaints and blunt ones in praise. The
+sentence in the middle decides the class.
 """
 
 from random import Random

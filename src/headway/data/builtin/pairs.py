@@ -1,5 +1,5 @@
-"""Data room, built-in sets: two texts that mean the same. Dates in two styles, requests in other words, and functions
-of the standard library with what their docstring says of them."""
+"""Pairs of texts with the same meaning: dates in two styles, paraphrased requests, and functions
+of the standard library with the first line of their docstring."""
 # ruff: noqa: SIM905 - a list of words reads best as words
 
 import ast
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from headway.data.builtin.dates import any_day, written
+from headway.data.builtin.dates import format_day, random_day
 from headway.data.builtin.pool import Example, Generated
 from headway.data.builtin.words import PLACES, THINGS
 
@@ -39,9 +39,9 @@ def embed(chance: Random) -> Example:
 
 
 def _date(chance: Random) -> Example:
-    day = any_day(chance)
-    first = written(day, chance)
-    second = next(text for text in iter(lambda: written(day, chance), None) if text.lower() != first.lower())
+    day = random_day(chance)
+    first = format_day(day, chance)
+    second = next(text for text in iter(lambda: format_day(day, chance), None) if text.lower() != first.lower())
     return day.isoformat(), {"a": first, "b": second}
 
 
@@ -57,8 +57,8 @@ def _request(chance: Random) -> Example:
 
 
 def _function(chance: Random) -> Example:
-    name, says = chance.choice(_functions())
-    return says, {"a": name, "b": says}
+    name, summary = chance.choice(_functions())
+    return summary, {"a": name, "b": summary}
 
 
 @cache
@@ -71,13 +71,13 @@ def _functions() -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for module in LIBRARY:
         source = library.joinpath(*module.split(".")).with_suffix(".py")
-        for thing in ast.parse(source.read_bytes()).body:
-            if not isinstance(thing, ast.FunctionDef | ast.ClassDef) or thing.name.startswith("_"):
+        for node in ast.parse(source.read_bytes()).body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
                 continue
-            says = (ast.get_docstring(thing) or "").split("\n")[0]
-            if says.endswith(".") and " " in says:
-                found.setdefault(says, f"{module}.{thing.name}")
-    return [(name, says) for says, name in found.items()]
+            summary = (ast.get_docstring(node) or "").split("\n")[0]
+            if summary.endswith(".") and " " in summary:
+                found.setdefault(summary, f"{module}.{node.name}")
+    return [(name, summary) for summary, name in found.items()]
 
 
 PAIRS = Generated("embed", embed, train=8_000, test=500)

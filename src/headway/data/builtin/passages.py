@@ -1,7 +1,7 @@
-"""Data room, built-in sets: passages about two people or two rooms, and questions whose answer is a piece of them.
+"""Passages about two people or two rooms, and questions whose answer is a span of the passage.
 
-One question in five asks for what the passage does not say, as in SQuAD 2. Every passage speaks of two of a kind, so
-finding a year or a number is not enough: it has to be the right one's.
+One question in five has no answer in the passage, as in SQuAD 2. Every passage describes two people or rooms, so a
+model must find the right one's year or number, not just any.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from headway.data.builtin.words import ANIMALS, COMPANIES, FIRST_NAMES, HOBBIES,
 UNANSWERABLE = 0.2
 Value = Callable[[Random], str]
 
-# What can be told of a person: the ways to say it, the ways to ask for it, and what it may be.
+# Facts about a person: statement templates, question templates, and a random value.
 FACTS: dict[str, tuple[list[str], list[str], Value]] = {
     "birthplace": (
         ["{name} was born in {value}.", "{name} comes from {value}."],
@@ -61,13 +61,15 @@ def answer(chance: Random) -> Example:
     return context, fields
 
 
-Passage = tuple[list[str], list[tuple[str, str, int]], list[str]]  # sentences; question, answer, place; open questions
+Passage = tuple[
+    list[str], list[tuple[str, str, int]], list[str]
+]  # sentences; (question, answer, position); unanswerable questions
 
 
 def _people(chance: Random) -> Passage:
     firsts, lasts = chance.sample(FIRST_NAMES, 2), chance.sample(LAST_NAMES, 2)
     names = [f"{first} {last}" for first, last in zip(firsts, lasts, strict=True)]
-    told: list[str] = []
+    sentences: list[str] = []
     spans: list[tuple[str, str, int]] = []
     missing: list[str] = []
     for name in names:
@@ -76,35 +78,35 @@ def _people(chance: Random) -> Passage:
             question = chance.choice(questions).format(name=name)
             if fact in known:
                 value, way = value_of(chance), chance.choice(ways)
-                told.append(way.format(name=name, value=value))
+                sentences.append(way.format(name=name, value=value))
                 spans.append((question, value, way.index("{value}") + _growth(way, name)))
             else:
                 missing.append(question)
-    return told, spans, missing
+    return sentences, spans, missing
 
 
 def _growth(way: str, name: str) -> int:
-    """How much the name's slot grows before the value's place when it is filled."""
+    """By how much filling in the name shifts the value's position."""
     return len(name) - len("{name}") if way.index("{name}") < way.index("{value}") else 0
 
 
 def _rooms(chance: Random) -> Passage:
     places = chance.sample(["cellar", "attic", "shed", "garage", "yard", "van", "kitchen", "hall"], 2)
-    told: list[str] = []
+    sentences: list[str] = []
     spans: list[tuple[str, str, int]] = []
     missing: list[str] = []
     for place in places:
         things = chance.sample(THINGS, 5)
         for thing in things[:3]:
             start, number = f"In the {place} there are ", str(chance.randint(2, 99))
-            told.append(f"{start}{number} {thing}.")
+            sentences.append(f"{start}{number} {thing}.")
             spans.append((f"How many {thing} are in the {place}?", number, len(start)))
         missing += [f"How many {thing} are in the {place}?" for thing in things[3:]]
-    return told, spans, missing
+    return sentences, spans, missing
 
 
 def _joined(sentences: list[str], chance: Random) -> tuple[str, list[int]]:
-    """The sentences in a random order, and where each begins."""
+    """The sentences joined in a random order, and the start of each."""
     order = chance.sample(range(len(sentences)), len(sentences))
     starts = [0] * len(sentences)
     context = ""

@@ -1,7 +1,7 @@
-"""What a built-in data set is, and how many different rows come from a function that makes one.
+"""Built-in data sets, and distinct rows drawn from a function that generates one.
 
-An example belongs to train or test by a hash of its group (a date, a passage), whatever the seed and the size. So no
-test example, and nothing of its group, is ever in a training set made here.
+A hash of an example's group (a date, a passage) decides whether it is train or test, for any seed and size. So no group
+has examples in both.
 """
 
 from abc import ABC, abstractmethod
@@ -16,9 +16,9 @@ from headway.errors import ConfigError
 
 Split = Literal["train", "test"]
 Fields = dict[str, Any]
-Example = tuple[str, Fields | Callable[[], Fields]]  # its group, and its fields or how to make them
-TEST_SHARE = 10  # one group in so many is test
-PATIENCE = 400  # tries for each example wanted, before the set is called exhausted
+Example = tuple[str, Fields | Callable[[], Fields]]  # group, and fields or a function that makes them
+TEST_SHARE = 10  # one group in this many is test
+PATIENCE = 400  # tries per example before giving up
 
 
 def split_of(group: str) -> Split:

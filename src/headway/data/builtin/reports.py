@@ -1,6 +1,6 @@
-"""Data room, built-in sets: short reports (a match, a day's weather, a job's log) and the one line that sums them up.
+"""Short reports (a match, a day's weather, a job's log) and one-line summaries.
 
-The line can always be derived: it takes facts from several sentences and leaves the rest out.
+The summary follows from the report: it combines facts of several sentences and omits the rest.
 """
 
 from random import Random
@@ -47,15 +47,15 @@ def match(chance: Random) -> tuple[str, str]:
     home, away = chance.sample(CLUBS, 2)
     place = chance.choice(PLACES)
     goals = {home: 0, away: 0}
-    told = [f"{home} met {away} in {place}.", _filled(chance.choice(CROWD), chance)]
+    sentences = [f"{home} met {away} in {place}.", _filled(chance.choice(CROWD), chance)]
     for minute in sorted(chance.sample(range(2, 90), chance.randint(0, 4))):
         club = chance.choice([home, away])
         goals[club] += 1
         score = f"{goals[home]}-{goals[away]}"
         player = chance.choice(LAST_NAMES)
-        told.append(chance.choice(GOALS).format(player=player, club=club, minute=minute, score=score))
-    told.append(chance.choice(["There were no more goals.", "Nothing else happened until the whistle."]))
-    return " ".join(told), _result(home, away, goals)
+        sentences.append(chance.choice(GOALS).format(player=player, club=club, minute=minute, score=score))
+    sentences.append(chance.choice(["There were no more goals.", "Nothing else happened until the whistle."]))
+    return " ".join(sentences), _result(home, away, goals)
 
 
 def _result(home: str, away: str, goals: dict[str, int]) -> str:
@@ -70,12 +70,12 @@ def weather(chance: Random) -> tuple[str, str]:
     skies = [chance.choice(SKIES) for _ in HOURS]
     degrees = chance.sample(range(-9, 36), len(HOURS))
     parts = zip(HOURS, skies, degrees, strict=True)
-    told = [f"The {hour} in {place} brought {sky} at {d} degrees." for hour, sky, d in parts]
+    sentences = [f"The {hour} in {place} brought {sky} at {d} degrees." for hour, sky, d in parts]
     side = chance.choice(["north", "south", "east", "west"])
-    told.insert(chance.randrange(4), chance.choice(WIND).format(side=side))
+    sentences.insert(chance.randrange(4), chance.choice(WIND).format(side=side))
     warmest = max(range(len(HOURS)), key=degrees.__getitem__)
-    gist = f"{place}: warmest in the {HOURS[warmest]}, {degrees[warmest]} degrees with {skies[warmest]}."
-    return " ".join(told), gist
+    summary = f"{place}: warmest in the {HOURS[warmest]}, {degrees[warmest]} degrees with {skies[warmest]}."
+    return " ".join(sentences), summary
 
 
 def log(chance: Random) -> tuple[str, str]:
@@ -85,8 +85,8 @@ def log(chance: Random) -> tuple[str, str]:
     middle = [f"{time} {_filled(chance.choice(STEPS), chance)}" for time in times[1:-1]]
     failed = chance.random() < 0.5
     end = f"{times[-1]} stopped: {cause}" if failed else f"{times[-1]} done"
-    gist = f"The {job} failed at {times[-1]}: {cause}." if failed else f"The {job} finished at {times[-1]}."
-    return "\n".join([f"{times[0]} {job} started", *middle, end]), gist
+    summary = f"The {job} failed at {times[-1]}: {cause}." if failed else f"The {job} finished at {times[-1]}."
+    return "\n".join([f"{times[0]} {job} started", *middle, end]), summary
 
 
 def _filled(template: str, chance: Random) -> str:

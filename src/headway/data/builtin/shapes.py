@@ -1,4 +1,4 @@
-"""Data room, built-in sets: small pictures of drawn shapes, turned, coloured and noisy. Numpy only."""
+"""Small images of shapes, rotated, coloured and noisy. Numpy only."""
 
 from collections.abc import Callable
 from random import Random
@@ -11,7 +11,7 @@ from headway.data.builtin.pool import Example, Generated
 SIDE = 32
 ROWS, COLUMNS = np.mgrid[0:SIDE, 0:SIDE]  # (row, column) each
 Plane = NDArray[np.float64]
-Depth = Callable[[Plane, Plane], Plane]  # where on the plane → how deep inside the shape, in units of its radius
+Depth = Callable[[Plane, Plane], Plane]  # coordinates → signed depth inside the shape, in units of its radius
 
 
 def _triangle(x: Plane, y: Plane) -> Plane:
@@ -39,11 +39,11 @@ SHAPES: dict[str, Depth] = {
 def classify_image(chance: Random) -> Example:
     label = chance.choice(list(SHAPES))
     number = chance.getrandbits(64)
-    return f"{label} {number}", lambda: {"image": drawn(label, np.random.default_rng(number)), "label": label}
+    return f"{label} {number}", lambda: {"image": draw_shape(label, np.random.default_rng(number)), "label": label}
 
 
-def drawn(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:
-    """One shape at a random place, size, angle and colour on a noisy ground."""
+def draw_shape(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:
+    """One shape of random position, size, angle and colour on a noisy background."""
     radius = noise.uniform(6.5, 13.0)
     centre = noise.uniform(radius, SIDE - 1 - radius, size=2)
     angle = noise.uniform(0, 2 * np.pi)
@@ -53,8 +53,8 @@ def drawn(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:
     ground = noise.uniform(0, 255, size=3)
     ink = (ground + noise.choice([-1, 1], size=3) * noise.uniform(90, 160, size=3)) % 256
     speckle = noise.uniform(5, 25) * noise.standard_normal((SIDE, SIDE, 3), dtype=np.float32)
-    picture = ground * (1 - cover) + ink * cover + speckle  # (row, column, colour)
-    return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+    image = ground * (1 - cover) + ink * cover + speckle  # (row, column, colour)
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
 DRAWN_SHAPES = Generated("classify-image", classify_image, train=4_000, test=500)

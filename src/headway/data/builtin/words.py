@@ -1,6 +1,6 @@
-"""Data room, built-in sets: the names and things that the generated texts are about.
+"""Names and nouns for the generated texts.
 
-A few names are people, places and months at once (Jordan, Florence, April), so that context has to decide.
+Some names are both people, places or months (Jordan, Florence, April), so that a model must use the context.
 """
 # ruff: noqa: SIM905 - a list of words reads best as words
 

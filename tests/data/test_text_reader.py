@@ -1,4 +1,4 @@
-"""Lines and JSON values do not depend on where the file is cut into chunks."""
+"""Lines and JSON values do not depend on the chunk size."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.data import text_reader as module
 from headway.data.json_stream import elements
-from headway.data.text_reader import Limits, count_lines, lines
+from headway.data.text_reader import Limits, count_lines, read_lines
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=20)
@@ -27,7 +27,7 @@ def test_lines_at_any_chunk_size(tmp_path, monkeypatch, texts, chunk, encoding, 
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(data) if zipped else data)
     monkeypatch.setattr(module, "CHUNK", max(chunk, 4))  # the first chunk must hold a byte order mark
-    assert [line for _, line in lines(path, encoding=encoding)] == expected
+    assert [line for _, line in read_lines(path, encoding=encoding)] == expected
     assert count_lines(path, encoding=encoding) == len(expected)
 
 
@@ -42,7 +42,7 @@ def test_json_values_at_any_chunk_size(tmp_path, monkeypatch, values, chunk, ind
 
 
 @pytest.mark.parametrize("before", range(12))
-def test_a_bad_byte_is_placed_in_its_line_whatever_the_chunks(tmp_path, monkeypatch, before):
+def test_a_bad_byte_is_located_at_any_chunk_size(tmp_path, monkeypatch, before):
     path = tmp_path / "x.json"
     path.write_bytes(b"[1,\n" + b" " * before + b'"\xe9"]')
     monkeypatch.setattr(module, "CHUNK", 4)
@@ -50,9 +50,9 @@ def test_a_bad_byte_is_placed_in_its_line_whatever_the_chunks(tmp_path, monkeypa
         list(elements(path))
 
 
-def test_the_limit_is_of_one_line(tmp_path):
+def test_the_limit_applies_to_one_line(tmp_path):
     path = tmp_path / "x"
     path.write_text("12345\n" * 100)
-    assert len(list(lines(path, limits=Limits(line_bytes=5)))) == 100
+    assert len(list(read_lines(path, limits=Limits(line_bytes=5)))) == 100
     with pytest.raises(DataError, match="x:1: the line is longer than 4 bytes"):
-        list(lines(path, limits=Limits(line_bytes=4)))
+        list(read_lines(path, limits=Limits(line_bytes=4)))

@@ -73,7 +73,7 @@ def nul(text: str) -> bytes:
     return text.replace("é", "\0").encode()
 
 
-EMPTY = "the file is empty|there is no text|no examples"
+EMPTY = "the file is empty|has no text|no examples"
 REFUSED: dict[str, tuple[Callable[[str], bytes], str]] = {
     "empty": (lambda text: b"", EMPTY),
     "blank lines": (lambda text: b"\n \n\t\n\r\n", EMPTY),

@@ -214,8 +214,8 @@ def test_a_squad_file_without_its_parts(tmp_path: Path) -> None:
         ('{"data": [\n{"paragraphs": 3}\n]}', r"x\.json:2: paragraphs: expected a list, found a number"),
         ('{"data": [\n{"paragraphs": [{"qas": [{"question": "q"}]}]}\n]}', r"x\.json:2: context: expected text"),
         ('{"data": [\n{"paragraphs": [{"context": "c"}]}\n]}', r"x\.json:2: qas: expected a list, found null"),
-        ('{"data": [\n{"paragraphs": []}\n]}', r"x\.json: the file holds no examples"),
-        ('{"data": []}', r"x\.json: the file holds no examples"),
+        ('{"data": [\n{"paragraphs": []}\n]}', r"x\.json: the file has no examples"),
+        ('{"data": []}', r"x\.json: the file has no examples"),
         ('{"version": 1}', r'x\.json: .*"data" array|no column for'),
     ]:  # fmt: skip
         message = refusal("answer", write(tmp_path, "x.json", broken), tmp_path)

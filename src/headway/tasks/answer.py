@@ -199,7 +199,7 @@ def _first_answer(row: Row) -> tuple[int, int] | None:
     there = row.fields["context"][start : start + len(text)] if start >= 0 else ""
     if there != text:
         raise DataError(
-            f"{row.where}: answers: {text!r} is not at character {start} of the context, where {there!r} is; mend it"
+            f"{row.where}: answers: {text!r} is not at character {start} of the context, where {there!r} is; fix it"
         )
     return start + len(text) - len(text.lstrip()), start + len(text.rstrip())
 

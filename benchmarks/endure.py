@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from headway.jobs import make_plan, open_data
-from headway.jobs.training import begin, make_source, task_of
+from headway.jobs.training import begin, make_source
 from headway.training import loop, rng
 from headway.training.intervals import SAVE_TIME_SHARE
 from headway.training.optim import build_optimizers
@@ -118,7 +118,7 @@ def train(size: str, *, steps: int, save_every: str, out: Path) -> None:
     data, clock = open_data(plan), Clock()
     bundle = begin(plan, data)
     with tempfile.TemporaryDirectory() as examples, tempfile.TemporaryDirectory() as folder:
-        task, settings = task_of(bundle), plan.settings()
+        task, settings = bundle.find_task(), plan.settings()
         source = make_source(task, data, Path(examples), settings=settings, say=lambda _: None)
         place = out.with_suffix("") if "RANK" in os.environ else Path(folder)  # ranks share their run's folder
         loop.fit(bundle.model, source, loss=task.loss, settings=settings, folder=place, callbacks=[clock])

@@ -74,7 +74,7 @@ def train(text: Path, steps: int, *, recipe: str, more: list[str] = []) -> tuple
     data = jobs.open_data(plan)
     bundle = begin(plan, data)
     if recipe == "gpt2":
-        bundle.model = gpt2(len(bundle.tokenizer))
+        bundle.model = gpt2(len(bundle.processor.tokenizer))
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(bundle.task, data, Path(folder), settings=plan.settings(), say=print)
         took = fit(bundle.model, source, loss=bundle.task.loss, settings=plan.settings(), folder=folder).seconds

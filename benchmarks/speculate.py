@@ -67,8 +67,8 @@ def main() -> None:
         use_threads()
         bundle = headway.load(options.model, weights=options.weights)
     ratios = dictated(bundle.model, options.repeats)
-    if bundle.tokenizer is not None:
-        story = bundle.tokenizer.encode(STORY)
+    if bundle.processor.tokenizer is not None:
+        story = bundle.processor.tokenizer.encode(STORY)
         ratios["its own words"] = compare("its own words", bundle.model, story * 3 + story[:6], 64, options.repeats)
     print(f"ratio {', '.join(f'{label} {ratio:.2f}' for label, ratio in ratios.items())}")
 

@@ -11,6 +11,7 @@ from headway.checkpoints import TensorFiles, save_tensors
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.models.build import build
 from headway.models.recipes import Size, decoder, encoder
+from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 
 SIZE = Size(width=32, layers=2, heads=2)
@@ -21,7 +22,7 @@ TEXTS = ["one short text", "and a second one, rather longer than the first", "th
 def folder(tmp_path: Path) -> Path:
     tokenizer = Tokenizer.train(TEXTS, kind="wordpiece", size=80)
     config = encoder(SIZE, "modern", vocab=len(tokenizer))
-    return Bundle(build(config), "headway", config, tokenizer).save(tmp_path / "model")
+    return Bundle(build(config), "headway", config, Processor(tokenizer)).save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
@@ -82,3 +83,15 @@ def test_what_a_model_cannot_do_is_said(tmp_path: Path) -> None:
         bundle("a")
     with pytest.raises(InputError, match="input_ids"):
         bundle.logits()
+
+
+def test_a_tokenizer_that_cannot_be_read_is_named_at_load_and_on_use(folder: Path) -> None:
+    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
+    with pytest.warns(
+        UserWarning, match=r"loaded without a tokenizer: .*only a sentencepiece model \(tokenizer\.model\)"
+    ):
+        bundle = headway.load(folder)
+    assert bundle.logits(input_ids=torch.tensor([[5, 6]])).shape[1] == 2  # ids need no tokenizer
+    for use in (lambda: bundle("a text"), lambda: bundle.embed(["a text"])):
+        with pytest.raises(InputError, match=r"tokenizer\.model\); .*save_pretrained"):
+            use()

@@ -100,14 +100,14 @@ def test_an_interrupt_ends_the_answer_and_keeps_it(bundle: Bundle) -> None:
 def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
     """A model with a template is shown it, and stops at the token that it ends a turn with."""
     bundle = headway.load(writer)
-    assert bundle.tokenizer is not None
+    assert bundle.processor.tokenizer is not None
     bundle.save(tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     settings["chat_template"] = "{% for m in messages %}{{ m.role }}:{{ m.content }}<pad>{% endfor %}assistant:"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 9]}')
     conversation = Conversation(headway.load(tmp_path), temperature=0.0, max_new_tokens=5)
-    pad, eos = bundle.tokenizer.pad_id, bundle.tokenizer.eos_id
+    pad, eos = bundle.processor.tokenizer.pad_id, bundle.processor.tokenizer.eos_id
     assert set(conversation.settings.eos_ids) == {7, 9, pad, eos} and conversation.settings.stop == ()
     result = chat(tmp_path, *GREEDY, input="hello\n")
     assert result.exit_code == 0 and "no chat template" not in result.stderr

@@ -1,4 +1,4 @@
-"""A model, its tokenizer and what it was trained for, as one thing that is loaded, called and saved."""
+"""A model, its processor (tokenizer, image processor) and its task, as one object that is loaded, called and saved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -27,12 +27,10 @@ from headway.families import find as family_named
 from headway.families.family import Family, Keys
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
-from headway.models.encoder import Encoder
-from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.heads import pool
+from headway.preprocess.processor import Processor
 
 if TYPE_CHECKING:
-    from headway.preprocess.text import Tokenizer
     from headway.tasks.task import Task
 
 TASK_FILE = "headway.json"
@@ -43,15 +41,16 @@ class Bundle:
     model: Model
     family: str
     config: ModelConfig
-    tokenizer: Tokenizer | None = None
+    processor: Processor = field(default_factory=Processor)
     folder: Path | None = None
-    foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it came with
+    foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it was loaded with
     task: Task | None = None  # what it was trained for here
-    prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # what past requests began with
+    prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # caches of past prompts
+    _default_task: Task | None = field(default=None, init=False, repr=False)
 
     @property
     def weights(self) -> str:
-        """The type of the weights: fp32, bf16, fp16 or int8."""
+        """The data type of the weights: fp32, bf16, fp16 or int8."""
         return storage.short_name(storage.weights_of(self.model))
 
     @property
@@ -75,20 +74,20 @@ class Bundle:
         decoder_attention_mask: Tensor | None = None,
         pixel_values: Tensor | None = None,
     ) -> Tensor:
-        """The reference library's arguments in, its logits out (the hidden states of a bare model). Positions follow
-        that library too: unless told, they count from the row's start, padding included."""
+        """The reference library's arguments → its logits (the hidden states of a model without a head). Positions are
+        that library's too: unless position_ids are given, they count from the row's start, padding included."""
         inputs = pixel_values if pixel_values is not None else input_ids
         if inputs is None:
             raise InputError("logits: give input_ids (or pixel_values for an image model)")
         args: dict[str, Any] = {"padding_mask": attention_mask}
         if pixel_values is None:
             args["positions"] = self._positions(inputs, position_ids)
-        if isinstance(self.model, EncoderDecoder):
+        if self.model.shape == "encoder-decoder":
             if decoder_input_ids is None:
                 raise InputError("logits: an encoder-decoder also needs decoder_input_ids")
             args |= {"decoder_ids": decoder_input_ids, "decoder_padding_mask": decoder_attention_mask}
             args["decoder_positions"] = self._positions(decoder_input_ids, None)
-        elif isinstance(self.model, Encoder) and pixel_values is None:
+        elif self.model.shape == "encoder" and pixel_values is None:
             args["segments"] = token_type_ids
         output = self.model(inputs, **args)
         return output.hidden if output.logits is None else output.logits
@@ -96,24 +95,23 @@ class Bundle:
     def _positions(self, ids: Tensor, given: Tensor | None) -> Tensor:
         if given is not None:
             return given
-        if family_named(self.family).positions_skip_pad:  # the row before position 0 is padding's, and has its id
+        if family_named(self.family).positions_skip_pad:  # row offset - 1 of the table is padding's; its id is the same
             pad = self.config.embedding.positions.offset - 1  # type: ignore[union-attr]
-            keep = (ids != pad).long()
-            return keep.cumsum(1) * keep - 1
+            real = (ids != pad).long()
+            return real.cumsum(1) * real - 1
         return torch.arange(ids.shape[1], device=ids.device)[None]
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], *, overflow: str = "error") -> Tensor:
-        """One vector a text (text, width), pooled as the model's own sentence-transformers files say, else by the mean.
-        A text over the model's limit is an error, or with `overflow="truncate"` cut and counted in a warning."""
-        if not isinstance(self.model, Encoder):
-            raise InputError(f"embed needs an encoder; {self.family} is a {type(self.model).__name__}")
-        if self.tokenizer is None:
-            raise InputError("embed needs a tokenizer, and this model has none")
+        """One vector a text (text, width), pooled as the model's sentence-transformers files say, else by the mean. A
+        text over the model's limit is an error, or with `overflow="truncate"` truncated and counted in a warning."""
+        if self.model.shape != "encoder":
+            raise InputError(f"embed needs an encoder; {self.family} is a {self.model.shape}")
+        tokenizer = self.processor.require_tokenizer("embed")
         settings = sentence_settings(self.folder)
-        ids = self.tokenizer.encode_batch(texts)
+        ids = tokenizer.encode_batch(texts)
         if [] in ids:
-            raise InputError(f"text {ids.index([])} has no tokens, so nothing can be said of it")
+            raise InputError(f"text {ids.index([])} has no tokens, so it has no vector")
         if settings.limit is not None:
             truncation = TruncationCounter(overflow, InputError)
             ids = [
@@ -122,13 +120,15 @@ class Bundle:
             ]
             for line in truncation.summary():
                 warnings.warn(line, stacklevel=2)
-        found = {i: pool(hidden[None], None, settings.pooling) for i, hidden in encode_ragged(self.model, ids)}
+        found = {
+            i: pool(hidden[None], None, settings.pooling) for i, hidden in encode_ragged(cast(Any, self.model), ids)
+        }
         vectors = torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)
         return torch.nn.functional.normalize(vectors, dim=-1) if settings.normalize else vectors
 
     def save(self, folder: str | Path) -> Path:
-        """Writes the Hugging Face layout: config.json, model.safetensors, and the tokenizer's files. A model that its
-        family's config cannot say (a new kind of head, say) is written in Headway's own dialect."""
+        """Writes the Hugging Face layout: config.json, model.safetensors, and the processor's files. A model that its
+        family's config.json cannot express (with a new kind of head, say) is written in Headway's own dialect."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         state = self.model.state_dict()
@@ -140,21 +140,32 @@ class Bundle:
         save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
         save_json(folder / "config.json", self.config_json(kind))
         copy_sentence_files(self.folder, folder)
-        if self.tokenizer is not None:
-            self.tokenizer.save(folder)
+        self.processor.save(folder)
         if self.task is not None:
             save_json(folder / TASK_FILE, {"task": self.task.name, "options": self.task.to_dict()})
         return folder
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
-        """The task's answer to one input, or to a list of them."""
-        if self.task is None:
-            raise InputError("this model was not trained for a task here; use logits() or embed(), or train it for one")
-        if self.task.generates:
+        """The task's prediction for one input, or for each of a list."""
+        task = self.find_task()
+        if task.generates:
             options = {"prefixes": self.prefixes, **options}
         if isinstance(inputs, list):
-            return self.task.predict(self.model, inputs, **options)
-        return self.task.predict(self.model, [inputs], **options)[0]
+            return task.predict(self.model, inputs, **options)
+        return task.predict(self.model, [inputs], **options)[0]
+
+    def find_task(self) -> Task:
+        """The task it was trained for; for a published model, the one its shape and head are made for."""
+        if self.task is not None:
+            return self.task
+        if self._default_task is None:
+            from headway.tasks.default import default_task
+
+            self._default_task = default_task(self.config, self.processor, labels=self.labels)
+        if self._default_task is None:
+            reason = self.processor.tokenizer_error or "no task fits it; use logits() or embed(), or train it for one"
+            raise InputError(f"{self.folder or self.family}: not trained for a task here: {reason}")
+        return self._default_task
 
     def config_json(self, kind: Family) -> dict[str, Any]:
         count = getattr(getattr(self.config, "head", None), "labels", 0)
@@ -162,18 +173,18 @@ class Bundle:
         if len(labels) != count:
             labels = [f"LABEL_{i}" for i in range(count)]
         named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
-        told = {
+        out = {
             **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),
             **(named if labels else {}),
             **kind.write(self.config),
             "model_type": kind.name,
             "architectures": [kind.architecture(self.config)],
         }
-        told.pop("quantization_config", None)
-        return told | storage.weights_to_config(storage.weights_of(self.model))
+        out.pop("quantization_config", None)
+        return out | storage.weights_to_config(storage.weights_of(self.model))
 
     def _reads_back(self, kind: Family, state: Mapping[str, Tensor]) -> bool:
-        """Whether the family's own config and names would give this very model again."""
+        """Whether the family's config and tensor names would load as this same model."""
         try:
             names = [rule.theirs for rule in expand(rules_of(kind, self.config), state)]
             keys = Keys(json.loads(json.dumps(self.config_json(kind))))
@@ -190,8 +201,8 @@ def load(
     weights: str | None = None,
     group: int | None = None,
 ) -> Bundle:
-    """Opens a model folder (or a hub id). The weights keep the file's own type unless `weights` (fp32, bf16, fp16 or
-    int8, the last with about `group` inputs to a scale, 0: all of a row's) or torch's `dtype` says otherwise."""
+    """Loads a model folder (or a hub id). The weights keep the file's data type unless `weights` (fp32, bf16, fp16 or
+    int8, the last with one scale for about `group` inputs, 0: for a whole row) or torch's `dtype` is given."""
     folder = resolve(name)
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
@@ -204,7 +215,7 @@ def load(
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
     config = kind.infer_from_tensors(config, list(tensors))
-    if layer_count(config) > len(tensors):  # each has some; thousands are slow to build only to be missed
+    if layer_count(config) > len(tensors):  # each layer has some; building thousands to find them missing is slow
         raise CheckpointError(
             f"{folder}: config.json says {layer_count(config)} layers, the file has {len(tensors)} tensors"
         )
@@ -223,12 +234,15 @@ def load(
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     storage.convert_weights(model, None if wanted == found else wanted)
-    tokenizer = _tokenizer(folder)
-    return Bundle(model.eval(), kind.name, config, tokenizer, folder, foreign, _task(folder, tokenizer))
+    channels = model.config.embedding.channels if model.inputs == "image" else None
+    processor = Processor.load(folder, image_channels=channels)
+    if processor.tokenizer_error is not None:
+        warnings.warn(f"loaded without a tokenizer: {processor.tokenizer_error}", stacklevel=2)
+    return Bundle(model.eval(), kind.name, config, processor, folder, foreign, _task(folder, processor))
 
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
-    """(config, tensors) of a model folder, the tensors not yet read."""
+    """(config.json, tensors) of a model folder; a tensor is read when it is used."""
     if (folder / "config.json").exists():
         return read_json(folder / "config.json"), TensorFiles(folder)
     published = json_model(folder)
@@ -247,7 +261,7 @@ def architecture_of(keys: Keys, kind: Family) -> str:
 
 
 def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None = None) -> list[AnyRule]:
-    """The family's rules with `{base}` filled in: by what a file's names show, or else by what the architecture is."""
+    """The family's rules with `{base}` filled in: from the file's tensor names if given, else from the architecture."""
     bare = kind.architecture(config) in kind.bare
     if names is not None and kind.base:
         bare = not any(name.startswith(kind.base) for name in names)
@@ -262,20 +276,15 @@ def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None =
     return out
 
 
-def _tokenizer(folder: Path) -> Tokenizer | None:
-    from headway.preprocess.text import Tokenizer
-
-    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "source.spm")
-    return Tokenizer.load(folder) if any((folder / name).exists() for name in names) else None
-
-
-def _task(folder: Path, tokenizer: Tokenizer | None) -> Task | None:
+def _task(folder: Path, processor: Processor) -> Task | None:
     if not (folder / TASK_FILE).exists():
         return None
     from headway import tasks
 
     kept = read_json(folder / TASK_FILE)
     try:
-        return tasks.find(kept["task"]).from_dict(kept["options"], tokenizer)
+        task = tasks.find(kept["task"]).from_dict(kept["options"], processor.tokenizer)
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / TASK_FILE}: damaged: {error}") from error
+    task.use_processor(processor)
+    return task

@@ -37,7 +37,8 @@ from headway.families import find
 from headway.families.family import Keys
 from headway.models.build import build
 from headway.models.config import to_dict, validate
-from headway.preprocess.image import read_image
+from headway.preprocess.image_processor import ImageProcessor
+from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.batches import prepare
 
@@ -171,7 +172,7 @@ def make_examples(path: Path) -> object:
 
 
 def read_picture(path: Path) -> object:
-    return read_image(path, side=8).sum() > 0
+    return ImageProcessor(size=(8, 8)).pixels(path).sum() > 0
 
 
 def read_idx(path: Path) -> object:
@@ -244,7 +245,7 @@ def _model_folder() -> dict[str, bytes]:
         kind = find("gpt2")
         ours = kind.read(Keys(config), config["architectures"][0])
         tokenizer = Tokenizer.train(["Ada met Charles in Leeds."], kind="wordpiece", size=60)
-        Bundle(build(ours), kind.name, ours, tokenizer=tokenizer, foreign=config).save(folder)
+        Bundle(build(ours), kind.name, ours, Processor(tokenizer), foreign=config).save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 

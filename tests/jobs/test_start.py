@@ -43,8 +43,8 @@ def test_classify_from_a_published_encoder(kind: str, data: Path, tmp_path: Path
         return
     reference = transformers.AutoModelForSequenceClassification.from_pretrained(trained.folder).eval()
     assert reference.config.id2label == {0: "a", 1: "b", 2: "c"}
-    assert again.tokenizer is not None
-    ids = torch.tensor([again.tokenizer.encode("word1 and word2")])
+    assert again.processor.tokenizer is not None
+    ids = torch.tensor([again.processor.tokenizer.encode("word1 and word2")])
     with torch.no_grad():
         torch.testing.assert_close(again.logits(input_ids=ids), reference(ids).logits, atol=1e-5, rtol=1e-4)
 

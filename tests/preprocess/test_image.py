@@ -8,7 +8,7 @@ from PIL import Image
 
 from headway.errors import DataError
 from headway.preprocess import image
-from headway.preprocess.image import read_image
+from headway.preprocess.image_processor import ImageProcessor
 
 RED, GREEN = (255, 0, 0), (0, 255, 0)
 
@@ -24,55 +24,59 @@ def near(pixel: np.ndarray, colour: tuple[int, int, int], *, within: int = 40) -
     return bool((np.abs(pixel.astype(int) - colour) <= within).all())
 
 
-def test_an_array_of_the_right_size_is_itself():
+def pixels(source, *, side: int, channels: int = 3, where: str = "image") -> np.ndarray:
+    return ImageProcessor(size=(side, side), channels=channels).pixels(source, where=where)
+
+
+def test_an_array_of_the_right_size_is_unchanged():
     values = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    assert read_image(values, side=4) is values
+    assert pixels(values, side=4).tolist() == values.tolist()
 
 
 def test_rows_columns_and_channels_keep_their_order(tmp_path):
     half_and_half().save(tmp_path / "a.png")
-    found = read_image(tmp_path / "a.png", side=8)
+    found = pixels(tmp_path / "a.png", side=8)
     assert found.shape == (8, 8, 3) and found.dtype == np.uint8
     assert found[7, 0].tolist() == list(RED) and found[0, 7].tolist() == list(GREEN)
 
 
 def test_a_picture_is_stretched():
-    found = read_image(half_and_half(size=(20, 6)), side=8)
+    found = pixels(half_and_half(size=(20, 6)), side=8)
     assert found.shape == (8, 8, 3) and near(found[3, 0], RED) and near(found[3, 7], GREEN)
 
 
 def test_grey_is_one_channel_or_three():
     grey = np.full((4, 4), 9, dtype=np.uint8)
-    assert read_image(grey, side=4).tolist() == np.full((4, 4, 3), 9).tolist()
-    assert read_image(grey, side=4, channels=1).shape == (4, 4, 1)
+    assert pixels(grey, side=4).tolist() == np.full((4, 4, 3), 9).tolist()
+    assert pixels(grey, side=4, channels=1).shape == (4, 4, 1)
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("CMYK", "jpg"), ("P", "gif"), ("RGBA", "png"), ("RGB", "webp")])
 def test_every_mode_comes_out_in_rgb(tmp_path, mode, suffix):
     path = tmp_path / f"a.{suffix}"
     half_and_half(mode, (32, 32)).save(path)
-    found = read_image(path, side=32)
+    found = pixels(path, side=32)
     assert near(found[16, 2], RED, within=60) and near(found[16, 29], GREEN, within=60)
 
 
 def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     values = np.array([[0, 256 * 100], [256 * 200, 65535]], dtype=np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
-    assert read_image(tmp_path / "deep.png", side=2)[..., 0].tolist() == [[0, 100], [200, 255]]
+    assert pixels(tmp_path / "deep.png", side=2)[..., 0].tolist() == [[0, 100], [200, 255]]
 
 
 def test_a_rotated_photo_is_set_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # stored a quarter turn to the left
     half_and_half(size=(32, 32)).save(tmp_path / "turned.jpg", exif=exif, quality=95)
-    found = read_image(tmp_path / "turned.jpg", side=32)
+    found = pixels(tmp_path / "turned.jpg", side=32)
     assert near(found[2, 16], RED) and near(found[29, 16], GREEN)  # left of the file is now the top
 
 
 def test_of_an_animation_the_first_frame(tmp_path):
     frames = [Image.new("RGB", (4, 4), colour) for colour in (RED, GREEN)]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert near(read_image(tmp_path / "a.gif", side=4)[0, 0], RED)
+    assert near(pixels(tmp_path / "a.gif", side=4)[0, 0], RED)
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture at all", "cut"])
@@ -83,25 +87,25 @@ def test_a_damaged_file_is_named(tmp_path, content):
         content = path.read_bytes()[:100]
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"bad\.png: not a picture, or a damaged one"):
-        read_image(path, side=8)
+        pixels(path, side=8)
     with pytest.raises(DataError, match=r"input 3: not a picture"):
-        read_image(content, side=8, where="input 3")
+        pixels(content, side=8, where="input 3")
 
 
 def test_a_missing_file_and_a_mere_string_open_nothing(tmp_path):
     with pytest.raises(DataError, match=r"gone\.png: no such file"):
-        read_image(tmp_path / "gone.png", side=8)
+        pixels(tmp_path / "gone.png", side=8)
     half_and_half().save(tmp_path / "there.png")
     with pytest.raises(DataError, match="found str"):
-        read_image(str(tmp_path / "there.png"), side=8)
+        pixels(str(tmp_path / "there.png"), side=8)
 
 
 def test_too_many_pixels_are_refused_before_they_are_unpacked(monkeypatch):
-    monkeypatch.setattr(image, "MOST_PIXELS", 63)
+    monkeypatch.setattr(image, "MAX_PIXELS", 63)
     packed = io.BytesIO()
     half_and_half().save(packed, "png")
     with pytest.raises(DataError, match="8 × 8 is more than 63 pixels"):
-        read_image(packed.getvalue(), side=8)
+        pixels(packed.getvalue(), side=8)
 
 
 @pytest.mark.parametrize(
@@ -116,4 +120,4 @@ def test_too_many_pixels_are_refused_before_they_are_unpacked(monkeypatch):
 )
 def test_arrays_that_are_no_picture(values):
     with pytest.raises(DataError, match="photo 1: "):
-        read_image(values, side=8, where="photo 1")
+        pixels(values, side=8, where="photo 1")

@@ -11,7 +11,7 @@ from headway.jobs.convert import compare, convert
 def stories(bundle: headway.Bundle) -> str:
     """Written by the model itself, so that it is text of the kind that it knows."""
     chosen = GenerationSettings(max_new_tokens=200, temperature=0.8, seed=1)
-    found = generate(bundle.model, [[1]] * 12, chosen, tokenizer=bundle.tokenizer)  # type: ignore[arg-type]
+    found = generate(bundle.model, [[1]] * 12, chosen, tokenizer=bundle.processor.tokenizer)  # type: ignore[arg-type]
     return "\n".join(" ".join((answers[0].text or "").split()) for answers in found)
 
 

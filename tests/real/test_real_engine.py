@@ -41,7 +41,7 @@ def stories(real_data: Path) -> headway.Bundle:
 def test_the_same_story(real_data: Path) -> None:
     pytest.importorskip("numba")
     bundle = stories(real_data)
-    prompts = [bundle.tokenizer.encode(text) for text in (PROMPT, "The dog")]
+    prompts = [bundle.processor.tokenizer.encode(text) for text in (PROMPT, "The dog")]
     settings = GenerationSettings(max_new_tokens=60)
     release(bundle.model)
     plain = [[h.ids for h in answer] for answer in generate(bundle.model, prompts, settings)]
@@ -62,12 +62,12 @@ def test_perplexity_after_storing_smaller(real_data: Path, by: str, weights: str
     """On stories that the model itself draws, where its perplexity is low, and on one that somebody else wrote, where a
     loss shows first."""
     bundle = stories(real_data)
-    prompt = bundle.tokenizer.encode(PROMPT)
+    prompt = bundle.processor.tokenizer.encode(PROMPT)
     settings = GenerationSettings(max_new_tokens=160, temperature=1.0, seed=1, n=4)
     if by == "the model":
         texts = [prompt + h.ids for h in generate(bundle.model, [prompt], settings)[0]]
     else:
-        texts = [bundle.tokenizer.encode(part) for part in STORY]
+        texts = [bundle.processor.tokenizer.encode(part) for part in STORY]
     before = perplexity(bundle.model, texts)
     assert before < 12, "control: it knows such stories"
     after = perplexity(prepare(bundle.model, weights, group=group), texts)
@@ -78,7 +78,7 @@ def test_perplexity_after_storing_smaller(real_data: Path, by: str, weights: str
 def test_groups_lose_less_than_one_scale_an_output(real_data: Path) -> None:
     """By how far the whole distribution of the next token moves: a perplexity can also fall by chance."""
     bundle = stories(real_data)
-    texts = [torch.tensor([bundle.tokenizer.encode(part)]) for part in STORY]
+    texts = [torch.tensor([bundle.processor.tokenizer.encode(part)]) for part in STORY]
     before = [bundle.model(ids).logits.log_softmax(-1) for ids in texts]
 
     def divergence(group: int | None) -> float:

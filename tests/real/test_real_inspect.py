@@ -15,8 +15,8 @@ PARTIALS = "gpt-nano-sort-t0-partials.json"
 @pytest.fixture(scope="module")
 def stories(real_data: Path) -> tuple[headway.Bundle, dict[str, torch.Tensor]]:
     bundle = headway.load(real_data / "weights" / "stories15M")
-    assert bundle.tokenizer is not None
-    return bundle, {"inputs": torch.tensor([bundle.tokenizer.encode("Lily and Tom went to the")])}
+    assert bundle.processor.tokenizer is not None
+    return bundle, {"inputs": torch.tensor([bundle.processor.tokenizer.encode("Lily and Tom went to the")])}
 
 
 def test_some_heads_and_queries_are_the_published_ones(real_data: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_story_goes_on_and_the_parts_say_why(stories: tuple[headway.Bundle, di
     bundle, inputs = stories
     layers = logit_lens(bundle.model, inputs, top=1)
     park = layers[-1].ids[0, -1, 0].item()
-    assert bundle.tokenizer is not None and bundle.tokenizer.decode([park]).strip() == "park"
+    assert bundle.processor.tokenizer is not None and bundle.processor.tokenizer.decode([park]).strip() == "park"
     assert layers[0].ids[0, -1, 0] != park  # the embedding alone does not know it
     found = attribute(bundle.model, inputs, park)
     assert abs(found.total - found.logit) < 1e-4

@@ -13,14 +13,14 @@ STORY = " park with Mom. They saw a big pond with many ducks and swans. Lily lik
 
 def test_stories15m_tells_its_published_story(real_data: Path) -> None:
     bundle = headway.load(real_data / "weights" / "stories15M")
-    assert bundle.tokenizer is not None
-    start = bundle.tokenizer.encode("Lily and Tom went to the")
+    assert bundle.processor.tokenizer is not None
+    start = bundle.processor.tokenizer.encode("Lily and Tom went to the")
     cache = bundle.model.new_cache(capacity=64)
     with torch.no_grad():
         ids = [bundle.model.step(torch.tensor([start]), cache).argmax(-1).item()]
         while len(ids) < 26:
             ids.append(bundle.model.step(torch.tensor([[ids[-1]]]), cache).argmax(-1).item())
-    text = bundle.tokenizer.decode(start + ids)
+    text = bundle.processor.tokenizer.decode(start + ids)
     assert text.startswith("Lily and Tom went to the" + STORY)
 
 

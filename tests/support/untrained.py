@@ -7,6 +7,7 @@ import torch
 from headway.bundle import Bundle
 from headway.models.build import build
 from headway.models.recipes import Size
+from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.embed import Embed
 from headway.tasks.generate import Generate
@@ -38,4 +39,4 @@ def _saved(task: Task, folder: Path) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)  # opinions
-    return Bundle(model, "headway", config, task.tokenizer, task=task).save(folder)
+    return Bundle(model, "headway", config, Processor(task.tokenizer), task=task).save(folder)

@@ -115,7 +115,7 @@ def test_files_and_faults(task, tmp_path):
 def test_a_task_can_be_kept(task):
     again = ClassifyImage.from_dict(task.to_dict(), None)
     assert again == task
-    assert torch.equal(again.normal(torch.ones(1, 8, 8, 3)), task.normal(torch.ones(1, 8, 8, 3)))
+    assert again.image_processor == task.image_processor
 
 
 def test_patches_must_fill_the_picture():

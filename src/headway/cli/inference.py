@@ -115,7 +115,7 @@ def answer_all(
         if not world.is_main:
             continue
         if as_json:
-            say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False))
+            say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False, default=str))  # a picture is a Path
         else:
             say("" if aloud else jobs.shown(answer))
     if misfits and world.is_main:

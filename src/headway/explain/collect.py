@@ -41,7 +41,7 @@ def collect(
     last: int | None = None,
     steps: int = STEPS,
 ) -> story.Story:
-    task = bundle.task or default_task(bundle.config, bundle.tokenizer, labels=bundle.labels)
+    task = bundle.task or default_task(bundle.config, bundle.processor, labels=bundle.labels)
     value = task.parse_input(given) if task is not None and isinstance(given, str) else given
     shown = shorten(task, value, first=first, last=last)
     with eval_mode(bundle.model):
@@ -61,7 +61,7 @@ def _prepare(bundle: Bundle, task: Task | None, value: Any, *, against: str | No
             return prepare_encoder_decoder(bundle, task, value, against=against)
         case Task():
             return prepare_encoder(bundle, task, value, against=against)
-    if isinstance(bundle.model, Decoder) and bundle.tokenizer is None and bundle.model.head is not None:
+    if isinstance(bundle.model, Decoder) and bundle.processor.tokenizer is None and bundle.model.head is not None:
         return prepare_decoder(bundle, None, value, against=against)
     raise InputError(f"{name_of(bundle)}: no task fits this {bundle.family} model; train it for one with --start")
 
@@ -79,7 +79,7 @@ def _transformer(
     attention = [tensors.attention(each, recorded, kept) for each in layers_found if each.layer in kept.weights]
     target = importance.target_of(output, first="target" in prepared.sequences)
     own = getattr(task, "labels", None)
-    to_text = vocabulary(bundle.tokenizer) if own is None else labels(own)
+    to_text = vocabulary(bundle.processor.tokenizer) if own is None else labels(own)
     return story.Story(
         title=title,
         model=story.Model(name_of(bundle), bundle.family, kind_of(bundle.config), facts(bundle)),
@@ -103,7 +103,7 @@ def _generation(
     if output.kind != "next":
         return None
     if isinstance(bundle.model, Decoder):
-        return continuation(bundle, prepared.inputs["inputs"][0].tolist(), bundle.tokenizer, steps=steps)
+        return continuation(bundle, prepared.inputs["inputs"][0].tolist(), bundle.processor.tokenizer, steps=steps)
     cross = [each for each in attention if each.kind == "cross"]
     return generation_of(output, cross[-1] if cross else None)
 

@@ -18,7 +18,6 @@ from headway.errors import ConfigError
 from headway.jobs.convert import new_folder, save_along
 from headway.jobs.inference import open_for
 from headway.jobs.run_config import PLAN, Paths, open_data, saved_plan
-from headway.jobs.training import task_of
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
 
@@ -54,7 +53,7 @@ def calibrate(
     head = logit_head(bundle.model)
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: its weights are int8; calibrate the model that these were made from, then convert")
-    task = task_of(bundle)
+    task = bundle.find_task()
     if data:
         rows = open_for(task, data, columns=columns, encoding=encoding).test
     elif (folder / "training" / PLAN).exists():

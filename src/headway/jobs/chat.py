@@ -101,9 +101,7 @@ def speaker(bundle: Bundle) -> tuple[Decoder, Tokenizer]:
     model = bundle.model
     if not isinstance(model, Decoder) or not isinstance(model.config.head, LanguageHeadConfig):
         raise InputError(f"chat needs a model that goes on with a text (GPT-like), and this is a {bundle.config.shape}")
-    if bundle.tokenizer is None:
-        raise InputError("chat needs a tokenizer, and this model has none")
-    return model, bundle.tokenizer
+    return model, bundle.processor.require_tokenizer("chat")
 
 
 def ends(bundle: Bundle, tokenizer: Tokenizer) -> tuple[int, ...]:

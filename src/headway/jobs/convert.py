@@ -155,8 +155,8 @@ def _pictures(bundle: Bundle) -> Iterator[Probe]:
 
 def _encoded(bundle: Bundle, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
     """A model without a tokenizer reads tokens drawn at random."""
-    if bundle.tokenizer is not None:
-        return [ids for ids in bundle.tokenizer.encode_batch(texts, special=special) if ids]
+    if bundle.processor.tokenizer is not None:
+        return [ids for ids in bundle.processor.tokenizer.encode_batch(texts, special=special) if ids]
     embedding = cast(Any, getattr(bundle.config, "encoder", bundle.config)).embedding
     draw = torch.Generator().manual_seed(0)
     return [torch.randint(embedding.vocab, (TOKENS,), generator=draw).tolist()]
@@ -164,7 +164,7 @@ def _encoded(bundle: Bundle, texts: Sequence[str], *, special: bool = True) -> l
 
 def _first(bundle: Bundle) -> list[int]:
     """What the tokenizer begins every text with."""
-    return [] if bundle.tokenizer is None else bundle.tokenizer.encode("")[:1]
+    return [] if bundle.processor.tokenizer is None else bundle.processor.tokenizer.encode("")[:1]
 
 
 # ---------------------------------------------------------------------------------------- what is answered

@@ -15,7 +15,6 @@ from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.text_reader import read_lines
 from headway.errors import InputError
 from headway.jobs.run_config import Paths, listed
-from headway.jobs.training import task_of
 from headway.tasks.distributed import distributed_map, use_ranks, world_size
 from headway.tasks.task import Task, batches
 from headway.training.distributed import World, init_distributed
@@ -43,7 +42,7 @@ def evaluate(
 ) -> dict[str, float]:
     """The task's own scores on a file (a folder's test part), or on the built-in test data."""
     bundle = model if isinstance(model, Bundle) else load(model)
-    task = task_of(bundle)
+    task = bundle.find_task()
     found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.builtin)
     return task.evaluate(bundle.model, found.test(), **options)
 
@@ -58,7 +57,7 @@ def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, enco
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
     """(input, answer) pairs, in order; inputs are answered in batches, each with its own seed."""
     bundle = model if isinstance(model, Bundle) else load(model)
-    task = task_of(bundle)
+    task = bundle.find_task()
     ready = [task.parse_input(given) if isinstance(given, str) else given for given in inputs]
 
     def work(start: int) -> list[Any]:
@@ -77,7 +76,7 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
 
 def generates(bundle: Bundle) -> bool:
     """Whether it answers by writing, so that it can be told how, and heard while it does."""
-    return task_of(bundle).generates
+    return bundle.find_task().generates
 
 
 def input_lines(path: Path) -> list[str]:

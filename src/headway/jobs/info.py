@@ -12,6 +12,7 @@ from headway.bundle import load
 from headway.checkpoints import resolve, sha256
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
 from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, StackConfig
+from headway.preprocess.processor import Processor
 
 
 def about(name: str | Path) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def about(name: str | Path) -> dict[str, Any]:
         "parts": dict(_parts(model)),
         "dtype": str(weights_of(model)).removeprefix("torch."),
         "memory_bytes": weight_bytes(model),
-        "tokenizer": None if bundle.tokenizer is None else f"{len(bundle.tokenizer):,} tokens",
+        "tokenizer": _tokenizer(bundle.processor),
+        "pictures": None if bundle.processor.image is None else bundle.processor.image.describe(),
         "task": None if bundle.task is None else bundle.task.name,
         "files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
     }
@@ -45,6 +47,8 @@ def lines(facts: dict[str, Any]) -> list[str]:
         out.append(f"{name:<11} {stack}")
     out.append(f"head        {facts['head'] or 'none: gives hidden states'}")
     out.append(f"vocabulary  {facts['vocabulary'] or 'none'}; tokenizer {facts['tokenizer'] or 'none'}")
+    if facts["pictures"]:
+        out.append(f"pictures    {facts['pictures']}")
     out.append(f"context     {facts['context'] or 'no limit of its own'}")
     out.append(f"parameters  {facts['parameters']:,} in {facts['dtype']}, {facts['memory_bytes'] / 2**20:,.1f} MiB")
     for name, count in facts["parts"].items():
@@ -52,6 +56,12 @@ def lines(facts: dict[str, Any]) -> list[str]:
     for name, file in facts["files"].items():
         out.append(f"file        {name}  {file['bytes']:,} bytes  sha256 {file['sha256'][:16]}…")
     return out
+
+
+def _tokenizer(processor: Processor) -> str | None:
+    if processor.tokenizer_error is not None:
+        return f"not read: {processor.tokenizer_error}"
+    return None if processor.tokenizer is None else f"{len(processor.tokenizer):,} tokens"
 
 
 def _stacks(config: Any) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.bundle import load
 from headway.errors import ConfigError
 from headway.jobs.run_config import saved_plan
-from headway.jobs.training import learner, task_of
+from headway.jobs.training import learner
 from headway.training import step_dump
 from headway.training.distributed import pick_device
 
@@ -20,4 +20,4 @@ def replay(folder: str | Path) -> step_dump.ReplayResult:
         raise ConfigError(f"{path}: no such folder; give RUN/training/autopsy-STEP")
     plan, bundle = saved_plan(run), load(run)
     model = learner(plan, bundle, lambda text: None)
-    return step_dump.replay(path, model, loss=task_of(bundle).loss, device=pick_device(plan.settings().device))
+    return step_dump.replay(path, model, loss=bundle.find_task().loss, device=pick_device(plan.settings().device))

@@ -28,8 +28,8 @@ from headway.jobs.run_config import PLAN, Paths, Plan, make_plan, open_data, sav
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
+from headway.preprocess.processor import Processor
 from headway.tasks.batches import ExampleSource, StreamSource, prepare
-from headway.tasks.default import default_task
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
 from headway.training.distributed import init_distributed, pick_device
@@ -59,25 +59,33 @@ def begin(plan: Plan, data: Dataset) -> Bundle:
     """The model before its first step, with its task: from scratch, or made ready from the one it starts from."""
     kind = tasks.find(plan.task)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
-    task = kind.from_data(data.train, tokenizer=start.tokenizer if start else None, options=plan.options)
+    task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
     if start is not None:
         model = task.adapt(start.model)
         foreign = {
             key: value for key, value in start.foreign.items() if key not in ("id2label", "label2id", "num_labels")
         }
-        return Bundle(cast(Any, model), start.family, cast(Any, model.config), task.tokenizer, None, foreign, task)
+        return Bundle(
+            cast(Any, model),
+            start.family,
+            cast(Any, model.config),
+            task.processor(start.processor),
+            None,
+            foreign,
+            task,
+        )
     recipe = cast(Recipe, plan.recipe)
     config = task.config(plan.size(), recipe)
     model = build(config)
     initialise(model, recipe, seed=plan.settings().seed)
-    return Bundle(model, "headway", config, task.tokenizer, None, {}, task)
+    return Bundle(model, "headway", config, task.processor(Processor()), None, {}, task)
 
 
 def check(plan: Plan, *, data: Dataset | None = None, bundle: Bundle | None = None) -> Report:
     """What a person should know before training, in seconds."""
     data = data or open_data(plan)
     bundle = bundle or begin(plan, data)
-    task = task_of(bundle)
+    task = bundle.find_task()
     report = check_rows(data.train(), held_out=data.valid(), measure=task.token_lengths, limits=task.length_limits())
     report.extra["data"] = f"{data.name} ({data.layout})"
     report.extra |= estimate(plan, data, bundle, found=report)
@@ -86,7 +94,7 @@ def check(plan: Plan, *, data: Dataset | None = None, bundle: Bundle | None = No
 
 def estimate(plan: Plan, data: Dataset, bundle: Bundle, *, found: Report) -> dict[str, str]:
     """Memory by counting, time by taking one real step's gradients on the first examples."""
-    settings, task, model = plan.settings(), task_of(bundle), bundle.model
+    settings, task, model = plan.settings(), bundle.find_task(), bundle.model
     count = sum(p.numel() for p in model.parameters())
     size = training_bytes(model, settings) / 2**20
     out = {"model": f"{count:,} parameters; weights, gradients and optimiser {size:,.0f} MiB"}
@@ -151,7 +159,7 @@ def run_plan(
     if not resume:
         world.run_on_main(lambda: lay_out(plan, folder, data, say=say))
     bundle = load(folder)
-    task = task_of(bundle)
+    task = bundle.find_task()
     report = world.run_on_main(lambda: announce(plan, data, bundle, say))
     if resume and world.size > 1:  # should the examples be damaged, one process prepares them again
         world.run_on_main(lambda: make_source(task, data, folder, settings=settings, say=say))
@@ -204,7 +212,7 @@ def lay_out(plan: Plan, folder: Path, data: Dataset, *, say: Say) -> None:
         raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
     torch.manual_seed(plan.settings().seed)
     bundle = begin(plan, data)
-    make_source(task_of(bundle), data, folder, settings=plan.settings(), say=say)
+    make_source(bundle.find_task(), data, folder, settings=plan.settings(), say=say)
     bundle.save(folder)
     save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
 
@@ -288,12 +296,3 @@ def peak_memory() -> int:
     """Bytes, of this process since it began."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def task_of(bundle: Bundle) -> Task:
-    """What the model was trained for; for one from elsewhere, what its shape and head are made for."""
-    if bundle.task is None:
-        bundle.task = default_task(bundle.config, bundle.tokenizer, labels=bundle.labels)
-    if bundle.task is None:
-        raise ConfigError(f"{bundle.folder}: no task fits this {bundle.family} model; train it for one with --start")
-    return bundle.task

@@ -1,1 +1,1 @@
-"""One raw thing ⇄ tensors. Text, chat, image, audio; one file each."""
+"""Raw inputs ⇄ tensors: text, chat, images. `Processor` holds what one model has of them."""

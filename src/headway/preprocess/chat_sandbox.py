@@ -1,10 +1,9 @@
-"""A chat template, rendered where it can do no harm. Run as a process of its own, which reads one
-JSON object on standard input and writes one on standard output.
+"""Renders a chat template in a sandbox. Run as a separate process that reads one JSON object on standard input and
+writes one on standard output.
 
-A template comes with a model, from anywhere. Jinja's sandbox keeps it from attributes and calls that lead out of it;
-the limits of the process keep it from filling the memory and from going on for ever. It knows the names that published
-templates use: `messages`, `bos_token`, `eos_token`, `add_generation_prompt`, `raise_exception`, `strftime_now`, the
-filter `tojson` and the tag `generation`.
+A template comes with a model and is untrusted. Jinja's sandbox forbids attributes and calls that lead out of it; the
+limits of the process bound its memory and time. It has the names that published templates use: `messages`, `bos_token`,
+`eos_token`, `add_generation_prompt`, `raise_exception`, `strftime_now`, the filter `tojson` and the tag `generation`.
 """
 
 import datetime
@@ -18,11 +17,11 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MEMORY = 2**29  # bytes, for everything
+MEMORY = 2**29  # bytes of address space
 
 
 class Generation(Extension):
-    """{% generation %} … {% endgeneration %} marks what the assistant says, and changes nothing."""
+    """{% generation %} … {% endgeneration %} marks the assistant's reply; it does not change the text."""
 
     tags = {"generation"}
 
@@ -40,21 +39,21 @@ def to_json(value: Any, indent: int | None = None, separators: Any = None, sort_
     return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def render(template: str, names: dict[str, Any]) -> str:
+def render(template: str, variables: dict[str, Any]) -> str:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    return environment.from_string(template).render(**names)
+    return environment.from_string(template).render(**variables)
 
 
 def limit(seconds: int) -> None:
-    """Memory, time on the processor (however busy it is with others), and no file may be written."""
+    """Limits memory and CPU time, and forbids writing files."""
     try:
         import resource
-    except ImportError:  # Windows has no such limits; whoever waits for the process ends it
+    except ImportError:  # Windows has no such limits; the parent process stops this one after a timeout
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -62,17 +61,17 @@ def limit(seconds: int) -> None:
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    limit(asked["seconds"])
+    request = json.load(sys.stdin)
+    limit(request["seconds"])
+    most = request["max_characters"]
     try:
-        text = render(asked["template"], asked["names"])
-        too_long = len(text) > asked["most"]
-        answer = {"error": f"it writes more than {asked['most']} characters"} if too_long else {"text": text}
+        text = render(request["template"], request["variables"])
+        reply = {"error": f"it writes more than {most} characters"} if len(text) > most else {"text": text}
     except (jinja2.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        answer = {"error": str(error) or type(error).__name__}
+        reply = {"error": str(error) or type(error).__name__}
     except MemoryError:
-        answer = {"error": "it takes too much memory"}
-    json.dump(answer, sys.stdout)
+        reply = {"error": "it takes too much memory"}
+    json.dump(reply, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Text ⇄ ids. One `Tokenizer` for every kind, on top of the `tokenizers` library.
 
-Two backends hold the same ids. `_full` knows every token and decodes; `_plain` is deaf to control tokens, so that
-`<s>` typed by a user is four characters and never the id that begins a sentence. Nothing is ever cut or padded here.
+Two backends hold the same ids. `_full` has every token and decodes; `_plain` does not recognise control tokens in a
+text, so that `<s>` typed by a user is three characters and never the id that begins a sentence. Nothing is truncated or
+padded.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ from headway.errors import CheckpointError, HeadwayError, InputError
 from headway.preprocess.text_files import Description, describe, vocabulary_of
 from headway.preprocess.text_train import Kind, train
 
-CONTROL = "\0 "  # before a control token, where text may hold any token's name
+CONTROL = "\0 "  # prefix of a control token's name in `_plain`, which no text contains
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """One text, or two, as ids. The lists run in parallel; `offsets` count characters of the text a token is from."""
+    """One text, or two, as ids. The lists are parallel; `offsets` are character positions in the token's own text."""
 
     ids: list[int]
     segments: list[int]
@@ -43,9 +44,9 @@ class Tokenizer:
         self.roles = dict(description.roles)
         self.chat_template = description.chat_template
         self.max_length = description.max_length
-        self.controls = frozenset(_controls(spec, self.chat_template))  # tokens that steer a model, by name
+        self.controls = frozenset(_controls(spec, self.chat_template))  # names of control tokens
         self._full = Backend.from_str(json.dumps(spec))
-        self._plain = Backend.from_str(json.dumps(_deaf(spec, self.controls)))
+        self._plain = Backend.from_str(json.dumps(_without_controls(spec, self.controls)))
         self._plain.encode_special_tokens = True
         added = self._full.get_added_tokens_decoder()
         self.special_ids = frozenset(i for i, token in added.items() if token.special)
@@ -55,8 +56,8 @@ class Tokenizer:
         self.pad_id, self.unk_id = self._role_id("pad"), self._role_id("unk")
         self.cls_id, self.sep_id = self._role_id("cls"), self._role_id("sep")
         self.mask_id = self._role_id("mask")
-        glued = self._full.encode(["a", "b"], is_pretokenized=True, add_special_tokens=False).ids
-        self._word_gap = "" if " " in self.decode(glued, skip_special=False) else " "
+        joined = self._full.encode(["a", "b"], is_pretokenized=True, add_special_tokens=False).ids
+        self._word_gap = "" if " " in self.decode(joined, skip_special=False) else " "
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
@@ -65,7 +66,7 @@ class Tokenizer:
             return cls(describe(Path(folder)))
         except (HeadwayError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # the library raises plain Exception, and a panic that is not even one
+        except BaseException as error:  # the library raises plain Exception, and panics derive from BaseException
             raise CheckpointError(
                 f"{folder}: the tokenizer files are damaged ({type(error).__name__}: {error}); fetch them again"
             ) from error
@@ -74,15 +75,15 @@ class Tokenizer:
     def train(
         cls, texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool = False, special: Sequence[str] = ()
     ) -> "Tokenizer":
-        """A new vocabulary of at most `size` tokens; `special` names further control tokens. Deterministic."""
+        """A new vocabulary of at most `size` tokens; `special` lists further control tokens. Deterministic."""
         return cls(train(texts, kind=kind, size=size, lowercase=lowercase, special=special))
 
     def encode(self, text: str, *, special: bool = True, special_in_text: bool = False) -> list[int]:
-        """`special` wraps the text as its model expects; `special_in_text` reads control tokens written in it."""
+        """`special` adds the special tokens its model expects; `special_in_text` recognises control tokens in it."""
         return self._encode(text, special=special, backend=self._full if special_in_text else self._plain).ids
 
     def encode_controlled(self, text: str) -> list[int]:
-        """Only those control tokens are read that have CONTROL before them; all other text is plain."""
+        """Recognises only control tokens that have CONTROL before them; all other text is plain."""
         return self._encode(text, special=False, backend=self._controlled).ids
 
     @cached_property
@@ -92,11 +93,11 @@ class Tokenizer:
         return backend
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
-        """The same ids as `encode`, many texts at once on all cores."""
+        """The same ids as `encode`, for many texts, on all cores."""
         try:
             encodings = self._plain.encode_batch_fast(list(texts), add_special_tokens=special)
         except TypeError as error:
-            for text in texts:  # finds and names the one at fault
+            for text in texts:  # raises an error that names the text
                 self.encode(text)
             raise InputError(f"texts cannot be encoded: {error}") from error
         return [encoding.ids for encoding in encodings]
@@ -126,7 +127,7 @@ class Tokenizer:
         return self._full.decode(list(ids), skip_special_tokens=skip_special)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Pieces as a person reads them: a space is a space; half a character shows its bytes, as \\xe2 or <0xE2>."""
+        """Readable pieces: a space is a space; part of a character is shown as bytes, \\xe2 or <0xE2>."""
         return [self._readable(i) for i in ids]
 
     def token(self, index: int) -> str:
@@ -137,7 +138,7 @@ class Tokenizer:
         return token
 
     def bytes_of(self, index: int) -> bytes:
-        """What the token adds to a text; it may be a part of a character."""
+        """The bytes that the token stands for; they may be a part of a character."""
         token = self.token(index)
         if index in self._added:
             return token.encode()
@@ -153,9 +154,9 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """Differs where the ids of two vocabularies do."""
-        spelled = sorted(self._full.get_vocab(with_added_tokens=True).items())
-        return hashlib.blake2b(json.dumps(spelled).encode(), digest_size=16).hexdigest()
+        """A hash of the vocabulary: equal if and only if all tokens have the same ids."""
+        vocabulary = sorted(self._full.get_vocab(with_added_tokens=True).items())
+        return hashlib.blake2b(json.dumps(vocabulary).encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         return self._full.get_vocab_size(with_added_tokens=True)
@@ -187,7 +188,7 @@ class Tokenizer:
             raise InputError(f"{ascii(text)[:80]}: not a text, or half a surrogate pair in it ({error})") from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # as above: the library's own, of a vocabulary that does not fit its rules
+        except BaseException as error:  # as above; the vocabulary does not fit the tokenizer's rules
             raise CheckpointError(
                 f"the tokenizer fails on {ascii(text)[:80]}: {error}; fetch its files again"
             ) from error
@@ -196,21 +197,21 @@ class Tokenizer:
         return self._full.token_to_id(self.roles[role]) if role in self.roles else None
 
     def _readable(self, index: int) -> str:
-        spelled, token = self.bytes_of(index), self.token(index)
-        if "ByteFallback" in self._decoders and not spelled.isascii() and BYTE_PIECE.fullmatch(token):
+        content, token = self.bytes_of(index), self.token(index)
+        if "ByteFallback" in self._decoders and not content.isascii() and BYTE_PIECE.fullmatch(token):
             return token
-        return spelled.decode("utf-8", errors="backslashreplace")
+        return content.decode("utf-8", errors="backslashreplace")
 
 
 class StreamDecoder:
-    """Ids one at a time → text as soon as it is certain. A character of several tokens comes out whole."""
+    """Ids one at a time → text, as soon as it can no longer change. A character of several tokens is returned whole."""
 
     def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skipped = tokenizer.special_ids if skip_special else frozenset()
-        self._window: list[int] = []  # the last settled ids, which give the next ones their spacing, and all after them
-        self._settled = 0  # how many ids of the window are out
-        self._out = 0  # how many characters of the window's text are out
+        self._window: list[int] = []  # the last settled ids (the next one's spacing depends on them), and all after
+        self._settled = 0  # ids of the window whose text was returned
+        self._returned = 0  # characters of the window's text that were returned
 
     def push(self, index: int) -> str:
         if index in self._skipped:
@@ -218,18 +219,18 @@ class StreamDecoder:
         self._window.append(index)
         text = self._text()
         whole = text.rstrip("\ufffd")
-        fresh = whole[self._out :]
-        self._out = max(self._out, len(whole))
+        fresh = whole[self._returned :]
+        self._returned = max(self._returned, len(whole))
         if fresh and whole == text:
             self._window = self._window[self._settled :]
             self._settled = len(self._window)
-            self._out = len(self._text())
+            self._returned = len(self._text())
         return fresh
 
     def finish(self) -> str:
-        """What is left: bytes that never became a character, shown as U+FFFD."""
-        rest = self._text()[self._out :]
-        self._window, self._settled, self._out = [], 0, 0
+        """The remaining text; bytes that are no whole character are shown as U+FFFD."""
+        rest = self._text()[self._returned :]
+        self._window, self._settled, self._returned = [], 0, 0
         return rest
 
     def _text(self) -> str:
@@ -237,7 +238,7 @@ class StreamDecoder:
 
 
 def _controls(spec: dict[str, Any], chat_template: str | None) -> set[str]:
-    """Tokens that steer a model: those marked special, and added ones the chat template itself writes."""
+    """Control tokens: those marked special, and added ones that occur in the chat template."""
     template = chat_template or ""
     return {
         token["content"]
@@ -246,11 +247,11 @@ def _controls(spec: dict[str, Any], chat_template: str | None) -> set[str]:
     }
 
 
-def _deaf(spec: dict[str, Any], controls: frozenset[str]) -> dict[str, Any]:
-    """The same ids, with the control tokens under names that no text spells.
+def _without_controls(spec: dict[str, Any], controls: frozenset[str]) -> dict[str, Any]:
+    """The same ids, with the control tokens under names that no text contains.
 
-    Turning off their search in the text is not enough: a Unigram or word model finds them as ordinary pieces. The new
-    name has a space in it, which every such model has already turned into something else.
+    Turning off the search for added tokens is not enough: a Unigram or word model finds them as ordinary pieces. The
+    new name contains a space, which every such model has replaced before the lookup.
     """
     hidden = {content: f"{CONTROL}{content}" for content in controls & vocabulary_of(spec).keys()}
     model = dict(spec["model"])
@@ -289,7 +290,7 @@ def _trim(text: str, span: tuple[int, int]) -> tuple[int, int]:
 
 
 def _byte_letters() -> dict[str, int]:
-    """Byte-level BPE writes each byte as a visible letter: itself if it is one, else the next free one from U+0100."""
+    """Byte-level BPE maps each byte to a visible letter: itself if it is one, else the next free one from U+0100."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     unseen = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(256 + n): byte for n, byte in enumerate(unseen)}

@@ -18,10 +18,14 @@ from headway.errors import CheckpointError
 
 ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 SENTENCEPIECE = ("spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model", "spm.model")
-SANE_LENGTH = 10_000_000  # transformers writes 1e30 for "no limit"
-MOST_BYTES = 64 << 20  # twice the largest published tokenizer.json
-MOST_PARTS = 4_000_000
-MOST_TOKENS = 10_000_000
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE, "target.spm")
+COMPANION_FILES = (  # they add to a tokenizer and are none by themselves
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+)  # fmt: skip
+MAX_LENGTH = 10_000_000  # transformers writes 1e30 for "no limit"
+MAX_BYTES = 64 << 20  # twice the largest published tokenizer.json
+MAX_CONTAINERS = 4_000_000  # lists and objects
+MAX_TOKENS = 10_000_000
 
 BERT_ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_ROLES = {
@@ -32,7 +36,7 @@ GPT2_ROLES = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftex
 
 @dataclass(frozen=True)
 class Description:
-    """What a folder says about its tokenizer. `spec` is the content of a tokenizer.json."""
+    """A tokenizer not yet built. `spec` is the content of a tokenizer.json; `roles` maps bos, eos, … to a token."""
 
     spec: dict[str, Any]
     roles: dict[str, str]
@@ -41,8 +45,11 @@ class Description:
 
 
 def describe(folder: Path) -> Description:
+    """Reads the folder's tokenizer files."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; a tokenizer is loaded from a model folder")
+    if error := unreadable_layout(folder):
+        raise CheckpointError(error)
     settings = read_json(folder / "tokenizer_config.json")
     if (folder / "tokenizer.json").exists():
         spec, defaults = read_json(folder / "tokenizer.json"), {}
@@ -50,19 +57,28 @@ def describe(folder: Path) -> Description:
             raise CheckpointError(f"{folder / 'tokenizer.json'}: no model with a vocabulary inside; fetch it again")
     elif (folder / "vocab.txt").exists():
         spec, defaults = _wordpiece(folder, settings), BERT_ROLES
-    elif (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
-        spec, defaults = _byte_level(folder, settings)
     else:
-        raise _no_tokenizer(folder)
+        spec, defaults = _byte_level(folder, settings)
     vocabulary = vocabulary_of(spec)
-    if not all(type(token_id) is int and 0 <= token_id < MOST_TOKENS for token_id in vocabulary.values()):
-        raise CheckpointError(f"{folder}: a token's id is not a whole number from 0 to {MOST_TOKENS:,}; fetch it again")
+    if not all(type(token_id) is int and 0 <= token_id < MAX_TOKENS for token_id in vocabulary.values()):
+        raise CheckpointError(f"{folder}: a token's id is not a whole number from 0 to {MAX_TOKENS:,}; fetch it again")
     roles = defaults | _roles(folder, settings, vocabulary)
     roles = {role: token for role, token in roles.items() if token in vocabulary}
     _mark_special(spec, set(roles.values()) | set(_extra_special(folder, settings)), vocabulary=vocabulary)
     stored = settings.get("model_max_length")
-    length = int(stored) if isinstance(stored, int | float) and 0 < stored < SANE_LENGTH else None
+    length = int(stored) if isinstance(stored, int | float) and 0 < stored < MAX_LENGTH else None
     return Description(spec, roles, _chat_template(folder, settings), length)
+
+
+def unreadable_layout(folder: Path) -> str | None:
+    """Why the tokenizer files of a folder are not a layout that is read, naming those found; None: they are."""
+    found = {name for name in TOKENIZER_FILES if (folder / name).exists()}
+    if found & {"tokenizer.json", "vocab.txt"} or found >= {"vocab.json", "merges.txt"}:
+        return None
+    if models := [name for name in TOKENIZER_FILES if name in found and name not in ("vocab.json", "merges.txt")]:
+        return f"{folder}: only a sentencepiece model ({', '.join(models)}); {_how_to_convert(folder)}"
+    listed = f" ({', '.join(sorted(found))} alone is not enough)" if found else ""
+    return f"{folder}: no tokenizer here; expected tokenizer.json, vocab.txt, or vocab.json with merges.txt{listed}"
 
 
 def vocabulary_of(spec: dict[str, Any]) -> dict[str, int]:
@@ -76,15 +92,15 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file does not exist."""
     if not path.exists():
         return {}
-    text = read_bounded(path, limit=MOST_BYTES)
-    if text.count(b"[") + text.count(b"{") > MOST_PARTS:  # small on disk, large once it is read
-        raise CheckpointError(f"{path}: more than {MOST_PARTS:,} lists and objects; no tokenizer has as many")
+    text = read_bounded(path, limit=MAX_BYTES)
+    if text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:  # small on disk, large once it is read
+        raise CheckpointError(f"{path}: more than {MAX_CONTAINERS:,} lists and objects; no tokenizer has as many")
     return parse_json(text, path)
 
 
 def _read_text(path: Path) -> str:
     try:
-        return read_bounded(path, limit=MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+        return read_bounded(path, limit=MAX_BYTES).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path}: not UTF-8 ({error}); fetch the file again") from error
 
@@ -107,7 +123,7 @@ def _wordpiece(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrap_like_bert(backend: Backend) -> None:
-    """[CLS] A [SEP] B [SEP], words split at spaces and punctuation, ## glued again when decoding."""
+    """[CLS] A [SEP] B [SEP]; words are split at spaces and punctuation; ## pieces are joined when decoding."""
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     cls, sep = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
@@ -146,25 +162,27 @@ def _byte_level(folder: Path, settings: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def _with_added(backend: Backend, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Tokens kept beside the vocabulary: `added_tokens.json` or `added_tokens_decoder` in the settings."""
-    beside = {token: {"content": token} for token in read_json(folder / "added_tokens.json")}
+    """Adds tokens outside the vocabulary file: of `added_tokens.json` or the settings' `added_tokens_decoder`."""
+    added = {token: {"content": token} for token in read_json(folder / "added_tokens.json")}
     ids = dict(read_json(folder / "added_tokens.json"))
     for stored_id, token in settings.get("added_tokens_decoder", {}).items():
-        beside[token["content"]], ids[token["content"]] = token, int(stored_id)
-    for content in sorted(beside, key=ids.__getitem__):
-        options = {k: v for k, v in beside[content].items() if k in ("lstrip", "rstrip", "single_word", "normalized")}
-        special = beside[content].get("special", False)
+        added[token["content"]], ids[token["content"]] = token, int(stored_id)
+    for content in sorted(added, key=ids.__getitem__):
+        options = {k: v for k, v in added[content].items() if k in ("lstrip", "rstrip", "single_word", "normalized")}
+        special = added[content].get("special", False)
         (backend.add_special_tokens if special else backend.add_tokens)([AddedToken(content, **options)])
         if backend.token_to_id(content) != ids[content]:
+            got = backend.token_to_id(content)
             raise CheckpointError(
-                f"{folder}: added token {content!r} says id {ids[content]}, its place is {backend.token_to_id(content)}"
+                f"{folder}: added token {content!r} is listed with id {ids[content]}, but has id {got}"
             )
     spec: dict[str, Any] = json.loads(backend.to_str())
     return spec
 
 
 def _roles(folder: Path, settings: dict[str, Any], vocabulary: dict[str, int]) -> dict[str, str]:
-    """Who is bos, eos, …: config.json's ids, then special_tokens_map.json, then tokenizer_config.json; last wins."""
+    """Role (bos, eos, …) → token: from config.json's ids, then special_tokens_map.json, then tokenizer_config.json; the
+    last one that has the role counts."""
     config, listed = read_json(folder / "config.json"), read_json(folder / "special_tokens_map.json")
     token_of = {i: token for token, i in vocabulary.items()}
     found: dict[str, str] = {}
@@ -206,9 +224,9 @@ def _mark_special(spec: dict[str, Any], tokens: set[str], *, vocabulary: dict[st
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    beside = folder / "chat_template.jinja"
-    if beside.exists():
-        return _read_text(beside)
+    path = folder / "chat_template.jinja"
+    if path.exists():
+        return _read_text(path)
     stored = settings.get("chat_template")
     if isinstance(stored, list):  # several named ones
         stored = next((entry["template"] for entry in stored if entry.get("name") == "default"), None)
@@ -220,13 +238,4 @@ def _how_to_convert(folder: Path) -> str:
     return (
         "Headway reads tokenizer.json; where transformers is installed, make one with "
         f"`AutoTokenizer.from_pretrained({name!r}).save_pretrained({name!r})`, or fetch the model's tokenizer.json"
-    )
-
-
-def _no_tokenizer(folder: Path) -> CheckpointError:
-    found = [name for name in SENTENCEPIECE if (folder / name).exists()]
-    if found:
-        return CheckpointError(f"{folder}: only a sentencepiece model ({', '.join(found)}); {_how_to_convert(folder)}")
-    return CheckpointError(
-        f"{folder}: no tokenizer here; expected tokenizer.json, vocab.txt, or vocab.json with merges.txt"
     )

@@ -15,7 +15,7 @@ from headway.errors import ConfigError, DataError
 from headway.preprocess.text_files import BERT_ROLES, Description, wrap_like_bert
 
 Kind = Literal["char", "bpe", "wordpiece"]
-MOST_CHARACTERS = 50_000_000  # a vocabulary is learned from this much; more would hardly change it
+MAX_CHARACTERS = 50_000_000  # a vocabulary is trained on at most this much; more would hardly change it
 SENTENCE_ROLES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>"}
 
 
@@ -40,7 +40,7 @@ def train(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool, speci
 
 
 def _sample(texts: Iterable[str]) -> list[str]:
-    """The texts that are not empty; of more than memory should hold every second, fourth, eighth …, evenly spread."""
+    """The non-empty texts; beyond MAX_CHARACTERS every second, fourth, eighth … of them, evenly spread."""
     kept: list[str] = []
     size, step = 0, 1
     for number, text in enumerate(text for text in texts if text):
@@ -48,7 +48,7 @@ def _sample(texts: Iterable[str]) -> list[str]:
             continue
         kept.append(text)
         size += len(text)
-        if size > MOST_CHARACTERS and len(kept) > 1:
+        if size > MAX_CHARACTERS and len(kept) > 1:
             kept, step = kept[::2], 2 * step
             size = sum(map(len, kept))
     return kept
@@ -90,7 +90,7 @@ def _wordpiece(texts: list[str], special: list[str], *, size: int, lowercase: bo
     counts = _character_counts(texts, normalizer)
     counts = Counter({character: n for character, n in counts.items() if not character.isspace()})
     alphabet = sorted(_most_frequent(counts, (size - len(special)) // 4))  # single characters take at most half
-    # The trainer numbers "##x" pieces in the order of a hash map; naming them beforehand fixes their order.
+    # The trainer orders "##x" pieces by a hash map; listing them as special tokens fixes their order.
     splitter = pre_tokenizers.BertPreTokenizer()
     inner = [f"##{character}" for character in alphabet if len(splitter.pre_tokenize_str(f"a{character}")) == 1]
     backend = Backend(models.WordPiece(unk_token="[UNK]"))
@@ -109,7 +109,7 @@ def _wordpiece(texts: list[str], special: list[str], *, size: int, lowercase: bo
 
 
 def _begin_sentence(backend: Backend) -> None:
-    """<s> A, and <s> A </s> B. The end is the task's to add: a prompt has none."""
+    """<s> A, and <s> A </s> B. The task adds </s> at the end where it wants one: a prompt has none."""
     names = [(token, backend.token_to_id(token)) for token in ("<s>", "</s>")]
     backend.post_processor = processors.TemplateProcessing(
         single="<s>:0 $A:0", pair="<s>:0 $A:0 </s>:0 $B:1", special_tokens=names

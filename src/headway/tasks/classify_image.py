@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
@@ -23,7 +23,8 @@ from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.encoder import Encoder
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
-from headway.preprocess.image import read_image
+from headway.preprocess.image_processor import ImageProcessor
+from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import Classification
 from headway.tasks.task import Example
@@ -44,6 +45,20 @@ class ClassifyImage(Classification):
     channels: int = 3
     mean: list[float] = field(default_factory=list)  # of each channel, from 0 to 1
     std: list[float] = field(default_factory=list)
+    loaded_processor: ImageProcessor | None = field(default=None, repr=False)  # of the folder, instead of the above
+
+    @property
+    def image_processor(self) -> ImageProcessor:
+        if self.loaded_processor is not None:
+            return self.loaded_processor
+        mean, std = (tuple(self.mean), tuple(self.std)) if self.mean and self.std else (None, None)
+        return ImageProcessor(size=(self.image, self.image), mean=mean, std=std, channels=self.channels)
+
+    def processor(self, base: Processor) -> Processor:
+        return base.with_image(self.image_processor)
+
+    def use_processor(self, processor: Processor) -> None:
+        self.loaded_processor = processor.image
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -87,13 +102,13 @@ class ClassifyImage(Classification):
         return {"pixels": self._pixels(value, where=where).reshape(-1)}
 
     def _pixels(self, value: Any, *, where: str) -> np.ndarray:
-        return read_image(value, side=self.image, channels=self.channels, where=where)
+        return self.image_processor.pixels(value, where=where)
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        flat = torch.from_numpy(np.stack([example["pixels"] for example in examples]))
-        inputs = {"inputs": self.normal(flat.view(-1, self.image, self.image, self.channels))}
+        processor = self.image_processor
+        assert processor.output_size is not None
+        pixels = np.stack([example["pixels"] for example in examples]).reshape(
+            -1, *processor.output_size, self.channels
+        )
+        inputs = {"inputs": torch.from_numpy(processor.normalize(pixels))}  # (batch, channel, height, width)
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)
-
-    def normal(self, pixels: Tensor) -> Tensor:
-        """(batch, row, column, channel) from 0 to 255 → (batch, channel, row, column) about 0."""
-        return ((pixels / 255 - torch.tensor(self.mean)) / torch.tensor(self.std)).permute(0, 3, 1, 2).contiguous()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.layers.embeddings import PatchConfig
 from headway.models.config import (
     ClassifyHeadConfig,
     DecoderConfig,
@@ -14,9 +15,10 @@ from headway.models.config import (
     PoolerConfig,
     TokenHeadConfig,
 )
-from headway.preprocess.text import Tokenizer
+from headway.preprocess.processor import Processor
 from headway.tasks.answer import Answer
 from headway.tasks.classify import Classify
+from headway.tasks.classify_image import ClassifyImage
 from headway.tasks.embed import Embed
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
@@ -27,7 +29,11 @@ from headway.tasks.translate import Translate
 CONTEXT = 1024  # tokens, for models that set no limit of their own
 
 
-def default_task(config: ModelConfig, tokenizer: Tokenizer | None, *, labels: Sequence[str]) -> Task | None:
+def default_task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -> Task | None:
+    match config:
+        case EncoderConfig(embedding=PatchConfig(), head=ClassifyHeadConfig()):
+            return _classify_image(config, processor, labels=labels)
+    tokenizer = processor.tokenizer
     if tokenizer is None:
         return None
     match config:
@@ -49,3 +55,12 @@ def default_task(config: ModelConfig, tokenizer: Tokenizer | None, *, labels: Se
         case EncoderConfig(head=None) | EncoderConfig(head=PoolerConfig(language=None, next_sentence=False)):
             return Embed(tokenizer)
     return None
+
+
+def _classify_image(config: EncoderConfig, processor: Processor, *, labels: Sequence[str]) -> ClassifyImage:
+    patches, head = config.embedding, config.head
+    assert isinstance(patches, PatchConfig) and isinstance(head, ClassifyHeadConfig)
+    names = list(labels) or [f"LABEL_{index}" for index in range(head.labels)]
+    sides = {"image": patches.image[0], "patch": patches.patch[0], "channels": patches.channels}
+    image = processor.require_image("classify-image")
+    return ClassifyImage(tokenizer=None, labels=names, loaded_processor=image, **sides)  # type: ignore[arg-type]

@@ -25,10 +25,12 @@ from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError
 from headway.models.config import ModelConfig, from_dict
 from headway.models.recipes import Recipe, Size
+from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 
 Example = dict[str, np.ndarray]
+PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options
 IGNORE = -100  # a target that is not asked for
 MAX_OPTION = 10**9  # an option's number is smaller
 
@@ -158,8 +160,15 @@ class Task(ABC):
     # --- keeping
 
     def to_dict(self) -> dict[str, Any]:
-        skipped = {"tokenizer"}
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in PREPROCESSING}
+
+    def processor(self, base: Processor) -> Processor:
+        """`base`, with what this task preprocesses its inputs by."""
+        return base.with_tokenizer(self.tokenizer)
+
+    def use_processor(self, processor: Processor) -> None:
+        """Preprocess inputs by the files of the model's folder."""
+        self.tokenizer = processor.tokenizer  # type: ignore[assignment]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], tokenizer: Tokenizer | None) -> Self:
@@ -167,7 +176,7 @@ class Task(ABC):
             raise ConfigError(f"task {cls.name} reads text, but the model folder has no tokenizer")
         if not isinstance(data, dict):
             raise ConfigError(f"headway.json: options of task {cls.name} must be an object, not {data!r:.80}")
-        names = {f.name for f in dataclasses.fields(cls)} - {"tokenizer"}
+        names = {f.name for f in dataclasses.fields(cls)} - set(PREPROCESSING)
         unknown = [name for name in data if name not in names]
         if unknown:
             known = ", ".join(sorted(names))

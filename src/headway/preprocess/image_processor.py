@@ -1,0 +1,243 @@
+"""Resize, centre crop, rescale and normalise a picture as preprocessor_config.json says.
+
+The steps, their order and their arithmetic are those of the reference library's PIL image processors: resizing in eight
+bits, rescaling in double precision rounded to float32, normalising in float32.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from headway.preprocess.image import open_image
+
+NAME = "preprocessor_config.json"
+MAX_SIDE = 100_000  # pixels
+NEAREST, LANCZOS, BILINEAR, BICUBIC, BOX, HAMMING = range(6)  # Pillow's codes
+
+HALF = (0.5, 0.5, 0.5)
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+
+# What a key that the file does not have means, by the class that the file names.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "ViT": {"size": {"height": 224, "width": 224}, "resample": BILINEAR, "image_mean": HALF, "image_std": HALF},
+    "DeiT": {
+        "size": {"height": 256, "width": 256},
+        "resample": BICUBIC,
+        "do_center_crop": True,
+        "crop_size": {"height": 224, "width": 224},
+        "image_mean": IMAGENET[0],
+        "image_std": IMAGENET[1],
+    },
+    "CLIP": {
+        "size": {"shortest_edge": 224},
+        "resample": BICUBIC,
+        "do_center_crop": True,
+        "crop_size": {"height": 224, "width": 224},
+        "image_mean": CLIP[0],
+        "image_std": CLIP[1],
+    },
+}
+KNOWN = (
+    "do_resize", "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize",
+    "image_mean", "image_std",
+)  # fmt: skip
+IGNORED = (  # these name a class or an array type, or are always done (a picture is converted to the model's channels)
+    "image_processor_type", "feature_extractor_type", "processor_class", "_processor_class", "_valid_processor_keys",
+    "transformers_version", "do_convert_rgb", "default_to_square", "data_format", "input_data_format",
+    "return_tensors", "device", "disable_grouping", "backend",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """`size` and `crop_size` are (height, width); `shortest_edge` keeps the proportions. None: the step is left out."""
+
+    size: tuple[int, int] | None = None
+    shortest_edge: int | None = None
+    resample: int = BILINEAR
+    crop_size: tuple[int, int] | None = None
+    rescale_factor: float | None = 1 / 255
+    mean: tuple[float, ...] | None = None  # one a channel, after rescaling
+    std: tuple[float, ...] | None = None
+    channels: int = 3  # 1: grey, 3: RGB
+
+    def __call__(self, source: Any, *, where: str = "image") -> NDArray[np.float32]:  # → (channel, height, width)
+        return self.normalize(self.pixels(source, where=where))
+
+    def pixels(self, source: Any, *, where: str = "image") -> NDArray[np.uint8]:  # → (height, width, channel)
+        """Decoded, converted to the model's channels, resized and cropped; still eight bits a colour."""
+        picture = open_image(source, where=where)
+        mode = {1: "L", 3: "RGB"}[self.channels]
+        picture = picture if picture.mode == mode else picture.convert(mode)
+        height, width = self.resized(picture.height, picture.width)
+        if (width, height) != picture.size:
+            from PIL.Image import Resampling
+
+            picture = picture.resize((width, height), Resampling(self.resample))
+        values = np.asarray(picture).reshape(height, width, self.channels)
+        return values if self.crop_size is None else center_crop(values, self.crop_size)
+
+    def resized(self, height: int, width: int) -> tuple[int, int]:
+        """(height, width) after resizing."""
+        if self.size is not None:
+            return self.size
+        if self.shortest_edge is None:
+            return height, width
+        short, long = min(height, width), max(height, width)
+        other = int(self.shortest_edge * long / short)
+        return (other, self.shortest_edge) if width <= height else (self.shortest_edge, other)
+
+    def normalize(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """(…, height, width, channel) from 0 to 255 → (…, channel, height, width), by a table of all 256 values."""
+        scale = 1.0 if self.rescale_factor is None else self.rescale_factor
+        column = (np.arange(256, dtype=np.float64) * scale).astype(np.float32)[:, None]
+        values: NDArray[np.float32] = np.repeat(column, self.channels, axis=1)  # (256, channel)
+        if self.mean is not None and self.std is not None:
+            mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
+            values = (values - mean) / std
+        return np.stack([values[pixels[..., channel], channel] for channel in range(self.channels)], axis=-3)
+
+    @property
+    def output_size(self) -> tuple[int, int] | None:
+        """(height, width) of every result; None: it depends on the picture."""
+        return self.crop_size or self.size
+
+    # --- preprocessor_config.json
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], *, channels: int = 3, name: str = NAME) -> ImageProcessor:
+        """`name` is the file, for errors. A key that is unknown and not off (null, false) is refused."""
+        kind = _kind(data, name)
+        unknown = [key for key in data if key not in KNOWN + IGNORED and data[key] not in (None, False)]
+        if unknown:
+            raise ConfigError(f"{name}: {unknown[0]} is {data[unknown[0]]!r}, which Headway does not do to a picture")
+        got = _Keys({**DEFAULTS[kind], **{key: data[key] for key in KNOWN if data.get(key) is not None}}, name)
+        size = got.sides("size", square=kind != "CLIP") if got.flag("do_resize", True) else {}
+        crop = got.sides("crop_size", square=True) if got.flag("do_center_crop", False) else {}
+        if crop and "height" not in crop:
+            raise ConfigError(f"{name}: crop_size is {crop}: it must have height and width")
+        normal = got.flag("do_normalize", True)
+        return cls(
+            size=(size["height"], size["width"]) if "height" in size else None,
+            shortest_edge=size.get("shortest_edge"),
+            resample=got.whole("resample", most=HAMMING),
+            crop_size=(crop["height"], crop["width"]) if crop else None,
+            rescale_factor=got.real("rescale_factor", 1 / 255) if got.flag("do_rescale", True) else None,
+            mean=got.channel_values("image_mean", channels) if normal else None,
+            std=got.channel_values("image_std", channels) if normal else None,
+            channels=channels,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As the reference library's ViTImageProcessor reads it."""
+        size = None if self.shortest_edge is None else {"shortest_edge": self.shortest_edge}
+        size = size if self.size is None else _height_width(self.size)
+        return {
+            "image_processor_type": "ViTImageProcessor",
+            "do_convert_rgb": True if self.channels == 3 else None,
+            "do_resize": size is not None,
+            "size": size,
+            "resample": self.resample,
+            "do_center_crop": self.crop_size is not None,
+            "crop_size": None if self.crop_size is None else _height_width(self.crop_size),
+            "do_rescale": self.rescale_factor is not None,
+            "rescale_factor": self.rescale_factor,
+            "do_normalize": self.mean is not None,
+            "image_mean": None if self.mean is None else list(self.mean),
+            "image_std": None if self.std is None else list(self.std),
+        }
+
+    def describe(self) -> str:
+        """One line for a person."""
+        steps = []
+        if self.size is not None:
+            steps.append(f"resized to {self.size[0]} × {self.size[1]}")
+        elif self.shortest_edge is not None:
+            steps.append(f"shorter side resized to {self.shortest_edge}")
+        if self.crop_size is not None:
+            steps.append(f"centre crop {self.crop_size[0]} × {self.crop_size[1]}")
+        if self.mean is not None and self.std is not None:
+            values = [" ".join(f"{value:g}" for value in each) for each in (self.mean, self.std)]
+            steps.append(f"mean {values[0]}, deviation {values[1]}")
+        return ", ".join([{1: "grey", 3: "RGB"}[self.channels], *steps])
+
+
+def center_crop(values: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """(height, width, channel), filled up with zeros where the picture is smaller than `size`."""
+    missing = [max(0, want - have) for have, want in zip(values.shape, size, strict=False)]
+    values = np.pad(values, [*((math.ceil(gap / 2), gap // 2) for gap in missing), (0, 0)])
+    top, left = ((have - want) // 2 for have, want in zip(values.shape, size, strict=False))
+    return values[top : top + size[0], left : left + size[1]]
+
+
+def _height_width(size: tuple[int, int]) -> dict[str, int]:
+    return {"height": size[0], "width": size[1]}
+
+
+def _kind(data: Mapping[str, Any], name: str) -> str:
+    """The key of DEFAULTS that the file's class names."""
+    stated = data.get("image_processor_type") or data.get("feature_extractor_type") or "ViTImageProcessor"
+    kind = re.fullmatch(r"(\w+?)(ImageProcessor|FeatureExtractor)(Fast|Pil)?", str(stated))
+    if kind is None or kind[1] not in DEFAULTS:
+        known = ", ".join(f"{each}ImageProcessor" for each in DEFAULTS)
+        raise ConfigError(f"{name}: {stated!r} is not an image processor Headway has; known: {known}")
+    return kind[1]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The file's values, checked by name."""
+
+    values: Mapping[str, Any]
+    name: str
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.values.get(key, default)
+        return value if isinstance(value, bool) else self._refuse(key, "true or false")
+
+    def whole(self, key: str, *, most: int) -> int:
+        value = self.values[key]
+        return value if type(value) is int and 0 <= value <= most else self._refuse(key, f"a whole number to {most}")
+
+    def real(self, key: str, default: float) -> float:
+        value = self.values.get(key, default)
+        return float(value) if _number(value) else self._refuse(key, "a number")
+
+    def channel_values(self, key: str, channels: int) -> tuple[float, ...]:
+        """One number a channel; one number alone is for all of them."""
+        value = self.values.get(key)
+        values = [value] * channels if _number(value) else value
+        if not isinstance(values, list | tuple) or len(values) != channels or not all(map(_number, values)):
+            self._refuse(key, f"{channels} numbers")
+        if key == "image_std" and not all(values):
+            self._refuse(key, "numbers other than 0")
+        return tuple(float(each) for each in values)
+
+    def sides(self, key: str, *, square: bool) -> dict[str, int]:
+        """{height, width} or {shortest_edge}. Old files have one number: of both sides, or of the shorter one."""
+        value = self.values.get(key)
+        if type(value) is int:
+            value = {"height": value, "width": value} if square else {"shortest_edge": value}
+        if isinstance(value, list | tuple) and len(value) == 2:
+            value = dict(zip(("height", "width"), value, strict=True))
+        sides = dict(value) if isinstance(value, Mapping) else {}
+        known = set(sides) in ({"height", "width"}, {"shortest_edge"})
+        if not known or not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides.values()):
+            self._refuse(key, f"height and width, or shortest_edge, from 1 to {MAX_SIDE}")
+        return sides
+
+    def _refuse(self, key: str, expected: str) -> NoReturn:
+        raise ConfigError(f"{self.name}: {key} is {self.values.get(key)!r}, expected {expected}")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

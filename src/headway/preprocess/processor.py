@@ -1,0 +1,123 @@
+"""What turns raw inputs into tensors for one model, and predictions back: its tokenizer, its image processor, its audio
+processor; those it has. A bundle carries one. It is read from and written to the files of a model folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.checkpoints import replacing, save_json
+from headway.checkpoints.header import parse_json, read_bounded
+from headway.errors import InputError
+from headway.preprocess.image_processor import NAME as IMAGE_FILE
+from headway.preprocess.image_processor import ImageProcessor
+
+if TYPE_CHECKING:
+    from headway.preprocess.text import Tokenizer
+
+COMBINED_FILE = "processor_config.json"  # of a model with several kinds of input: image_processor, feature_extractor, …
+MAX_BYTES = 64 << 20  # of one file that is kept
+
+
+class AudioProcessor(Protocol):
+    """Sound → features (frame, band)."""
+
+    sampling_rate: int
+
+    def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class Processor:
+    tokenizer: Tokenizer | None = None
+    image: ImageProcessor | None = None
+    audio: AudioProcessor | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # of the folder it is from, written back as is
+    tokenizer_error: str | None = None  # why the folder's tokenizer files give no tokenizer
+
+    @classmethod
+    def load(cls, folder: Path, *, image_channels: int | None = None) -> Processor:
+        """`image_channels`: of the pictures the model takes; None: it takes none."""
+        tokenizer, error = _load_tokenizer(folder)
+        image = None if image_channels is None else _load_image(folder, channels=image_channels)
+        files = {
+            name: read_bounded(folder / name, limit=MAX_BYTES)
+            for name in _kept_files(with_tokenizer=tokenizer is not None)
+            if (folder / name).is_file()
+        }
+        return cls(tokenizer, image, files=files, tokenizer_error=error)
+
+    def save(self, folder: Path) -> None:
+        for name, content in self.files.items():
+            with replacing(folder / name) as draft:
+                draft.write_bytes(content)
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
+        if self.image is not None and not self.files.keys() & {IMAGE_FILE, COMBINED_FILE}:
+            save_json(folder / IMAGE_FILE, self.image.to_json())
+
+    def with_tokenizer(self, tokenizer: Tokenizer | None) -> Processor:
+        """The same with another tokenizer; the files of the old one are left out."""
+        if tokenizer is self.tokenizer:
+            return self
+        files = {name: content for name, content in self.files.items() if name in (IMAGE_FILE, COMBINED_FILE)}
+        return replace(self, tokenizer=tokenizer, files=files, tokenizer_error=None)
+
+    def with_image(self, image: ImageProcessor | None) -> Processor:
+        """The same with another image processor; the files of the old one are left out."""
+        if image == self.image:
+            return self
+        files = {name: content for name, content in self.files.items() if name not in (IMAGE_FILE, COMBINED_FILE)}
+        return replace(self, image=image, files=files)
+
+    def require_tokenizer(self, use: str) -> Tokenizer:
+        """The tokenizer, or an error that says why there is none; `use` is what needs it."""
+        if self.tokenizer is None:
+            raise InputError(f"{use} needs a tokenizer: {self.tokenizer_error or 'this model has none'}")
+        return self.tokenizer
+
+    def require_image(self, use: str) -> ImageProcessor:
+        if self.image is None:
+            raise InputError(
+                f"{use} needs to know how the model's pictures are resized and normalised: there is no {IMAGE_FILE}"
+            )
+        return self.image
+
+
+def _load_tokenizer(folder: Path) -> tuple[Tokenizer | None, str | None]:
+    """(tokenizer, None), or (None, why the files that are there give none), or (None, None) where there are none."""
+    from headway.preprocess.text_files import TOKENIZER_FILES, unreadable_layout
+
+    if not any((folder / name).exists() for name in TOKENIZER_FILES):
+        return None, None
+    if error := unreadable_layout(folder):
+        return None, error
+    from headway.preprocess.text import Tokenizer
+
+    return Tokenizer.load(folder), None
+
+
+def _load_image(folder: Path, *, channels: int) -> ImageProcessor | None:
+    for name in (IMAGE_FILE, COMBINED_FILE):
+        if not (folder / name).exists():
+            continue
+        data: dict[str, Any] = parse_json(read_bounded(folder / name, limit=MAX_BYTES), folder / name)
+        if name == COMBINED_FILE:
+            data = data.get("image_processor") or {}
+        if data:
+            return ImageProcessor.from_json(data, channels=channels, name=str(folder / name))
+    return None
+
+
+def _kept_files(*, with_tokenizer: bool) -> list[str]:
+    """The names of files that are written back as they are: those that `save` does not write itself."""
+    from headway.preprocess.text_files import COMPANION_FILES, TOKENIZER_FILES
+
+    written = ("tokenizer.json", "tokenizer_config.json") if with_tokenizer else ()
+    return [n for n in (*TOKENIZER_FILES, *COMPANION_FILES, IMAGE_FILE, COMBINED_FILE) if n not in written]

@@ -1,0 +1,99 @@
+"""A published ViT folder, which Headway never trained, classifies pictures as the reference library does."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.task_run import SMALL
+from typer.testing import CliRunner
+
+import headway
+from headway.bundle import Bundle
+from headway.cli import app
+from headway.data.dataset import open_builtin
+from headway.errors import InputError
+from headway.models.build import build
+from headway.preprocess.processor import Processor
+from headway.tasks.classify_image import ClassifyImage
+
+LABELS = {0: "tench", 1: "goldfish", 2: "great white shark"}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+    folder = tmp_path_factory.mktemp("vit")
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=24, patch_size=8,
+        id2label=LABELS, label2id={name: i for i, name in LABELS.items()}, initializer_range=0.5,
+    )  # fmt: skip
+    ViTForImageClassification(config).save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 24, "width": 24}, resample=3).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("photos") / "photo.jpg"
+    noise = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotated by the camera
+    Image.fromarray(noise).save(path, exif=exif)
+    return path
+
+
+def reference(folder: Path, photo: Path) -> dict[str, float]:
+    from transformers import pipeline
+
+    found = pipeline("image-classification", model=str(folder))(str(photo))
+    return {each["label"]: each["score"] for each in found}
+
+
+def test_python_gives_the_references_probabilities(published: Path, photo: Path) -> None:
+    answer = headway.load(published)(photo)
+    want = reference(published, photo)
+    assert answer["scores"] == pytest.approx(want, abs=1e-5)
+    assert answer["label"] == max(want, key=want.__getitem__)
+
+
+def test_run_and_info_commands(published: Path, photo: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(published), str(photo), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["answer"]["scores"] == pytest.approx(reference(published, photo), abs=1e-5)
+    shown = CliRunner().invoke(app, ["info", str(published)])
+    assert "pictures    RGB, resized to 24 × 24, mean 0.5 0.5 0.5, deviation 0.5 0.5 0.5" in shown.stdout
+
+
+def test_a_saved_copy_is_still_a_published_model(published: Path, photo: Path, tmp_path: Path) -> None:
+    bundle = headway.load(published)
+    first = bundle(photo)
+    saved = bundle.save(tmp_path / "again")
+    assert not (saved / "headway.json").exists()
+    assert reference(saved, photo) == pytest.approx(first["scores"], abs=1e-5)
+
+
+def test_without_its_preprocessing_it_says_so(published: Path, photo: Path) -> None:
+    bundle = headway.load(published)
+    bundle.processor = bundle.processor.with_image(None)
+    with pytest.raises(InputError, match=r"resized and normalised: there is no preprocessor_config\.json"):
+        bundle(photo)
+
+
+def test_the_preprocessing_of_a_model_made_here_is_read_there(tmp_path: Path) -> None:
+    from transformers import AutoImageProcessor
+
+    task = ClassifyImage.from_data(
+        open_builtin(ClassifyImage.builtin, size=20).train, tokenizer=None, options={"image": 16}
+    )
+    config = task.config(SMALL, "classic")
+    folder = Bundle(build(config), "headway", config, task.processor(Processor()), task=task).save(tmp_path / "run")
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (50, 70, 3), dtype=np.uint8))
+    ours = headway.load(folder)
+    assert ours.processor.image == task.image_processor and ours.find_task().image_processor == task.image_processor
+    want = AutoImageProcessor.from_pretrained(folder)(picture, return_tensors="np")["pixel_values"][0]
+    np.testing.assert_allclose(ours.processor.image(picture), want, rtol=0, atol=1e-6)

@@ -1,5 +1,6 @@
 """What is loaded, called and saved: types, shards, limits, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,11 @@ def test_what_a_model_cannot_do_is_said(tmp_path: Path) -> None:
     bundle = Bundle(build(config), "headway", config)
     with pytest.raises(InputError, match="encoder"):
         bundle.embed(["a"])
-    with pytest.raises(InputError, match="not trained for a task"):
+    with pytest.raises(InputError, match="no tokenizer: give the ids"):
         bundle("a")
+    headless = replace(config, head=None)
+    with pytest.raises(InputError, match="not trained for a task"):
+        Bundle(build(headless), "headway", headless)("a")
     with pytest.raises(InputError, match="input_ids"):
         bundle.logits()
 

@@ -12,6 +12,7 @@ from PIL import Image
 from support.stories import bundle, check_numbers
 
 import headway
+from headway import jobs
 from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import story
@@ -167,6 +168,26 @@ def test_a_model_without_a_tokenizer_takes_ids_and_rejects_others() -> None:
         collect(made, "3 99")
     with pytest.raises(InputError, match=r"9 tokens, the model takes 8; .*--first N"):
         collect(made, [1] * 9)
+
+
+def test_a_decoder_generates_until_its_context_is_full() -> None:
+    config = decoder(Size(width=32, layers=2, heads=2, dropout=0.0), "classic", vocab=3, context=11)
+    made = Bundle(build(config).eval(), "headway", config)
+    found = collect(made, "2 1 0 1 0 2")
+    assert found.generation is not None
+    steps = found.generation.steps
+    assert [step.attention.shape for step in steps] == [
+        (2, 6 + step) for step in range(6)
+    ]  # the last is never an input
+    ids = [2, 1, 0, 1, 0, 2]
+    for step in steps:
+        with torch.no_grad():
+            logits = made.model(torch.tensor([ids])).logits[0, -1]
+        assert step.id == int(logits.argmax())
+        np.testing.assert_allclose([one.logit for one in step.candidates], logits.sort(descending=True)[0], atol=1e-5)
+        ids.append(step.id)
+    assert found.generation.text == " ".join(map(str, ids[6:]))
+    assert [answer for _, answer in jobs.run(made, ["2 1 0 1 0 2"], temperature=0.0)] == [f" {found.generation.text}"]
 
 
 @pytest.mark.parametrize("name", ["answer", "tag"])

@@ -82,7 +82,7 @@ def test_a_text_that_fits_is_not_touched(gpt2):
 
 def test_it_must_be_asked_for(gpt2):
     with pytest.raises(InputError, match="overflow 'window'"):
-        generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=5))
+        generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=6))
     with pytest.raises(ConfigError, match="overflow is 'truncate'"):
         GenerationSettings(overflow="truncate")
 

@@ -12,11 +12,13 @@ from headway.generation import GenerationSettings, generate
 
 
 def test_context_overflow_names_both_numbers(gpt2):
-    with pytest.raises(InputError, match=r"prompt 1 has 60 tokens.*max_new_tokens is 5.*65.*context is 64"):
-        generate(gpt2.model, [[1], [1] * 60], GenerationSettings(max_new_tokens=5))
-    assert len(generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=4))[0][0].ids) == 4
+    with pytest.raises(
+        InputError, match=r"prompt 1 has 60 tokens.*max_new_tokens is 6.*context is 64 tokens, which leaves 5"
+    ):
+        generate(gpt2.model, [[1], [1] * 60], GenerationSettings(max_new_tokens=6))
+    assert len(generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=5))[0][0].ids) == 5
     with pytest.raises(InputError, match="61 tokens"):
-        generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=4, prefix=(3,)))
+        generate(gpt2.model, [[1] * 60], GenerationSettings(max_new_tokens=5, prefix=(3,)))
 
 
 @pytest.mark.parametrize(

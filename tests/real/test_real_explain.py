@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.stories import check_numbers
+from typer.testing import CliRunner
 
 import headway
 from headway.checkpoints.json_tensors import read_json_tensors
+from headway.cli import app
 
 NEAR = {"atol": 1e-5, "rtol": 1e-5}
 
@@ -46,10 +48,17 @@ def test_every_number_of_gpt_nano_sort_is_the_published_one(real_data: Path) -> 
     assert check_numbers(explained) == 3
 
 
-def test_gpt_nano_sort_generates_the_sorted_sequence(real_data: Path) -> None:
-    explained = headway.explain(real_data / "weights" / "gpt-nano-sort", "0 2 1 0 1 2", steps=5).story
+def test_gpt_nano_sort_generates_all_six_letters(real_data: Path) -> None:
+    explained = headway.explain(real_data / "weights" / "gpt-nano-sort", "2 1 0 1 0 2").story
     assert explained.generation is not None
-    assert [step.id for step in explained.generation.steps] == [0, 0, 1, 1, 2]
+    assert [step.id for step in explained.generation.steps] == [0, 0, 1, 1, 2, 2]
+    assert explained.generation.text == "0 0 1 1 2 2"
+
+
+def test_headway_run_sorts_six_letters(real_data: Path) -> None:
+    model = str(real_data / "weights" / "gpt-nano-sort")
+    found = CliRunner().invoke(app, ["run", model, "2 1 0 1 0 2", "--temperature", "0"])
+    assert found.exit_code == 0 and found.output.split() == list("001122")
 
 
 def test_stories15m_is_explained_on_one_page(real_data: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from headway.bundle import Bundle
-from headway.errors import InputError
 from headway.explain import importance, story, tensors
 from headway.explain.choices import labels, vocabulary
 from headway.explain.decoder_inputs import continuation, generation_of, prepare_decoder, prepare_encoder_decoder
@@ -22,7 +21,6 @@ from headway.inspect import record
 from headway.inspect.parts import eval_mode
 from headway.models.decoder import Decoder
 from headway.models.recurrent import RecurrentEncoderDecoder
-from headway.tasks.default import default_task
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
 from headway.tasks.translate import Translate
@@ -41,8 +39,8 @@ def collect(
     last: int | None = None,
     steps: int = STEPS,
 ) -> story.Story:
-    task = bundle.task or default_task(bundle.config, bundle.processor, labels=bundle.labels)
-    value = task.parse_input(given) if task is not None and isinstance(given, str) else given
+    task = bundle.find_task()
+    value = task.parse_input(given) if isinstance(given, str) else given
     shown = shorten(task, value, first=first, last=last)
     with eval_mode(bundle.model):
         prepared = _prepare(bundle, task, shown, against=against)
@@ -53,21 +51,17 @@ def collect(
         return _transformer(bundle, task, prepared, layers=layers, steps=steps, title=_title(value))
 
 
-def _prepare(bundle: Bundle, task: Task | None, value: Any, *, against: str | None) -> PreparedInput:
+def _prepare(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> PreparedInput:
     match task:
         case Generate():
             return prepare_decoder(bundle, task, value, against=against)
         case Translate():
             return prepare_encoder_decoder(bundle, task, value, against=against)
-        case Task():
-            return prepare_encoder(bundle, task, value, against=against)
-    if isinstance(bundle.model, Decoder) and bundle.processor.tokenizer is None and bundle.model.head is not None:
-        return prepare_decoder(bundle, None, value, against=against)
-    raise InputError(f"{name_of(bundle)}: no task fits this {bundle.family} model; train it for one with --start")
+    return prepare_encoder(bundle, task, value, against=against)
 
 
 def _transformer(
-    bundle: Bundle, task: Task | None, prepared: PreparedInput, *, layers: Sequence[int] | None, steps: int, title: str
+    bundle: Bundle, task: Task, prepared: PreparedInput, *, layers: Sequence[int] | None, steps: int, title: str
 ) -> story.Story:
     model = bundle.model
     parts, layers_found = stacks(model), attentions(model)
@@ -79,12 +73,12 @@ def _transformer(
     attention = [tensors.attention(each, recorded, kept) for each in layers_found if each.layer in kept.weights]
     target = importance.target_of(output, first="target" in prepared.sequences)
     own = getattr(task, "labels", None)
-    to_text = vocabulary(bundle.processor.tokenizer) if own is None else labels(own)
+    to_text = vocabulary(task.tokenizer) if own is None else labels(own)
     return story.Story(
         title=title,
         model=story.Model(name_of(bundle), bundle.family, kind_of(bundle.config), facts(bundle)),
         sequences=prepared.sequences,
-        task=None if task is None else task.name,
+        task=task.name,
         note=[*prepared.note, *kept.note],
         embedding=[tensors.embedding(stack, recorded) for stack in parts] if kept.embedding else [],
         attention=attention,
@@ -93,22 +87,28 @@ def _transformer(
         lens=importance.lens(model, prepared.inputs, to_text) if output.kind not in ("vector", "span") else None,
         heads=None if target is None else importance.heads(model, prepared.inputs, target),
         attribution=None if target is None else importance.attribution(model, prepared.inputs, target),
-        generation=_generation(bundle, output, prepared, attention, steps=steps),
+        generation=_generation(bundle, task, output, prepared, attention, steps=steps),
     )
 
 
 def _generation(
-    bundle: Bundle, output: story.Output, prepared: PreparedInput, attention: list[story.Attention], *, steps: int
+    bundle: Bundle,
+    task: Task,
+    output: story.Output,
+    prepared: PreparedInput,
+    attention: list[story.Attention],
+    *,
+    steps: int,
 ) -> story.Generation | None:
     if output.kind != "next":
         return None
     if isinstance(bundle.model, Decoder):
-        return continuation(bundle, prepared.inputs["inputs"][0].tolist(), bundle.processor.tokenizer, steps=steps)
+        return continuation(bundle, prepared.inputs["inputs"][0].tolist(), task.tokenizer, steps=steps)
     cross = [each for each in attention if each.kind == "cross"]
     return generation_of(output, cross[-1] if cross else None)
 
 
-def _recurrent(bundle: Bundle, task: Task | None, prepared: PreparedInput, *, title: str) -> story.Story:
+def _recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, title: str) -> story.Story:
     """Source and target share one embedding; its only attention is the alignment between them."""
     model = bundle.model
     taps = ["embedding.token", "embedding.sum", "cross.weights"]
@@ -134,7 +134,7 @@ def _recurrent(bundle: Bundle, task: Task | None, prepared: PreparedInput, *, ti
         title=title,
         model=story.Model(name_of(bundle), bundle.family, "recurrent", facts(bundle)),
         sequences=prepared.sequences,
-        task=None if task is None else task.name,
+        task=task.name,
         note=prepared.note,
         embedding=[
             story.Embedding(name, tensors.array(vectors[0]), story.Position("none"), tensors.array(total[0]))

@@ -4,7 +4,7 @@ generated continuation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,11 +13,13 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import candidates, next_tokens, round_float32, vocabulary
 from headway.explain.encoder_inputs import PreparedInput, one_row, without_truncation
+from headway.explain.model_map import attentions
 from headway.explain.tensors import array
 from headway.explain.token_text import HOW_TO_SHORTEN, tokens
+from headway.generation import GenerationSettings, generate, tokens_left
 from headway.inspect import record
-from headway.models.decoder import Decoder
 from headway.models.outputs import Output
+from headway.preprocess.id_text import IdTokenizer
 from headway.preprocess.text import Tokenizer
 from headway.tasks.generate import Generate
 from headway.tasks.translate import Translate
@@ -25,26 +27,25 @@ from headway.tasks.translate import Translate
 MAX_TARGET = 64  # tokens
 
 
-def prepare_decoder(bundle: Bundle, task: Generate | None, value: Any, *, against: str | None) -> PreparedInput:
-    """`against` is a continuation of the input."""
-    ids = _plain_ids(value) if task is None else task.prompt(value)
+def prepare_decoder(
+    bundle: Bundle, task: Generate, value: str | Sequence[int], *, against: str | None
+) -> PreparedInput:
+    """`against` is a continuation of the input. A model without a tokenizer also takes a list of ids."""
+    tokenizer = task.tokenizer
+    text = value if isinstance(value, str) else " ".join(map(str, value))
+    ids = task.prompt(text)
     prompt = len(ids)
     if against is not None:
-        ids = [*ids, *(_plain_ids(against) if task is None else task.tokenizer.encode(against, special=False))]
-    tokenizer = None if task is None else task.tokenizer
-    vocab = bundle.config.embedding.vocab  # type: ignore[union-attr]
-    wrong = next((index for index in ids if not 0 <= index < vocab), None)
-    if wrong is not None:
-        raise InputError(f"{wrong} is not an id of this model, whose vocabulary has {vocab} tokens")
+        ids = [*ids, *tokenizer.encode(against, special=False)]
     limit = bundle.model.max_length
     if limit is not None and len(ids) > limit:
         raise InputError(f"the text has {len(ids):,} tokens, the model takes {limit:,}; {HOW_TO_SHORTEN}")
-    texts = [] if tokenizer is None else [value, *([] if against is None else [against])]
+    texts = [] if isinstance(tokenizer, IdTokenizer) else [text, *([] if against is None else [against])]
     sequence = story.Sequence("text", tokens(tokenizer, ids, texts), text="".join(texts) or None)
 
     def read_output(output: Output) -> story.Output:
         rows = next_tokens(output, sequence, [*ids[1:], None], tokenizer)
-        answer = _text(tokenizer, ids[prompt:]) or rows[-1].candidates[0].text
+        answer = tokenizer.decode(ids[prompt:]) or rows[-1].candidates[0].text
         return story.Output("next", rows, answer, given=against is not None)
 
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
@@ -100,35 +101,26 @@ def generation_of(output: story.Output, attention: story.Attention | None) -> st
 
 
 @torch.no_grad()
-def continuation(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer | None, *, steps: int) -> story.Generation:
-    """What a decoder generates next, by greedy search."""
-    model, name = bundle.model, vocabulary(tokenizer)
-    assert isinstance(model, Decoder)
-    count = steps if model.config.context is None else min(steps, model.config.context - len(ids))
-    tap = f"stack.blocks.{model.config.stack.layers - 1}.attention.weights"
-    cache = model.new_cache(capacity=len(ids) + max(count, 0))
-    fed, out = list(ids), list[story.Step]()
-    while len(out) < count and (not out or tokenizer is None or out[-1].id != tokenizer.eos_id):
-        with record(model, tap, queries=[-1]) as recorded:
-            output = model(torch.tensor([fed], device=bundle.device), cache=cache, last=True)
-        scores = output.logits[0, -1].float().cpu()
-        best = int(scores.argmax())
-        attention = array(recorded[tap][0][0, :, 0])  # (head, key)
-        (text,) = name([best])
-        out.append(
-            story.Step(text, best, candidates(scores, name), round_float32(float(scores.logsumexp(0))), attention)
-        )
-        fed = [best]
-    return story.Generation(out, _text(tokenizer, [step.id for step in out]))
-
-
-def _plain_ids(value: Any) -> list[int]:
-    """Parses the input of a model without a tokenizer."""
-    parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
-    if not parts or not all(str(part).lstrip("-").isdigit() for part in parts):
-        raise InputError(f"this model has no tokenizer: give the ids of its tokens, such as '0 2 1', not {value!r}")
-    return [int(part) for part in parts]
-
-
-def _text(tokenizer: Tokenizer | None, ids: Sequence[int]) -> str:
-    return " ".join(map(str, ids)) if tokenizer is None else tokenizer.decode(ids)
+def continuation(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer, *, steps: int) -> story.Generation:
+    """What a decoder generates next, by greedy search, with the candidates and the attention weights of each step."""
+    model, to_text = bundle.model, vocabulary(tokenizer)
+    if model.max_context is not None:
+        steps = min(steps, tokens_left(model.max_context, len(ids)))
+    if steps < 1:
+        return story.Generation([])
+    ends = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
+    settings = GenerationSettings(max_new_tokens=steps, eos_ids=ends)
+    ((found,),) = generate(cast(Any, model), [ids], settings, tokenizer=tokenizer)
+    inputs = [*ids, *found.ids[:-1]]
+    positions = range(len(ids) - 1, len(inputs))  # where each token was generated
+    tap = f"{attentions(model)[-1].name}.weights"
+    with record(model, tap, queries=positions) as recorded:
+        logits = model(**one_row(bundle, inputs)).logits[0].float().cpu()
+    weights = recorded[tap][0][0]  # (head, step, key)
+    out = []
+    for step, (position, index) in enumerate(zip(positions, found.ids, strict=True)):
+        scores = logits[position]
+        shown = candidates(scores, to_text, chosen=index)
+        logsumexp = round_float32(float(scores.logsumexp(0)))
+        out.append(story.Step(to_text([index])[0], index, shown, logsumexp, array(weights[:, step, : position + 1])))
+    return story.Generation(out, tokenizer.decode(found.ids))

@@ -52,7 +52,7 @@ def without_truncation(task: Task) -> Any:
     return strict
 
 
-def shorten(task: Task | None, value: Any, *, first: int | None, last: int | None) -> Any:
+def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> Any:
     """The first or last tokens of the text, or of the context of a question."""
     if first is None and last is None:
         return value
@@ -60,9 +60,9 @@ def shorten(task: Task | None, value: Any, *, first: int | None, last: int | Non
         raise InputError("--first and --last: give one of them")
     if min(n for n in (first, last) if n is not None) < 1:
         raise InputError("--first and --last take a number of tokens from 1")
-    if task is not None and isinstance(value, str):
+    if isinstance(value, str):
         return truncate(task.tokenizer, value, first=first, last=last)
-    if task is not None and isinstance(value, Mapping) and isinstance(value.get("context"), str):
+    if isinstance(value, Mapping) and isinstance(value.get("context"), str):
         return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
     raise InputError("--first and --last select a part of a text, and this input is not a text")
 

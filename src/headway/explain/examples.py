@@ -220,8 +220,8 @@ def _attention(
     query, key, value = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k, v))
     rule = Mask() if mask is None else mask
     summed, weights = attend_with_weights(query, key, value, mask=rule, scale=scale)
-    lengths = weights.shape[2:]
-    allowed = rule.tensor(*lengths, torch.device("cpu"))
+    queries_count, keys_count = weights.shape[2:]
+    allowed = rule.tensor(queries_count, keys_count, torch.device("cpu"))
     return story.Attention(
         name=name,
         stack="encoder" if mask is None else "decoder",
@@ -234,7 +234,7 @@ def _attention(
         heads=1,
         kv_heads=1,
         weights=weights[0].numpy(),
-        mask=np.ones(lengths, dtype=bool) if allowed is None else allowed.numpy(),
+        mask=np.ones(weights.shape[2:], dtype=bool) if allowed is None else allowed.numpy(),
         q=query[0].numpy(),
         k=key[0].numpy(),
         v=value[0].numpy(),

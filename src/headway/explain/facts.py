@@ -42,7 +42,7 @@ def facts(bundle: Bundle) -> list[tuple[str, str]]:
             out.append(("patches", f"{patches.count} of {patches.patch[0]} × {patches.patch[1]} pixels"))
         case EncoderConfig() | DecoderConfig():
             out += _stack(config.stack)
-            out.append(("vocabulary", f"{config.embedding.vocab:,}"))  # type: ignore[union-attr]
+            out.append(("vocabulary", f"{config.embedding.vocab:,}"))
     return out
 
 

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.generation.outputs import FinishedBy, Hypothesis, OnToken, Token
     from headway.generation.search import generate
-    from headway.generation.settings import GenerationSettings
+    from headway.generation.settings import GenerationSettings, tokens_left
     from headway.generation.stop import TextStream
 
-__all__ = ["FinishedBy", "GenerationSettings", "Hypothesis", "OnToken", "TextStream", "Token", "generate"]
+__all__ = [
+    "FinishedBy",
+    "GenerationSettings",
+    "Hypothesis",
+    "OnToken",
+    "TextStream",
+    "Token",
+    "generate",
+    "tokens_left",
+]
 
-_MODULES = {"generate": "search", "GenerationSettings": "settings", "TextStream": "stop"}
+_MODULES = {"generate": "search", "GenerationSettings": "settings", "tokens_left": "settings", "TextStream": "stop"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from headway.errors import InputError
 from headway.generation.attention_sinks import left_out, seen
 from headway.generation.prompt_lookup import Forgets, Lookahead, exact, turns_by_length
 from headway.generation.prompts import Answers, Cache, Continues, Model, read
-from headway.generation.settings import GenerationSettings
+from headway.generation.settings import GenerationSettings, tokens_left
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
 SHARED = 16  # tokens that all prompts begin with: worth reading once
@@ -117,7 +117,7 @@ def start(
     begun = [[*prompt, *settings.prefix] for prompt in prompts]
     ids, mask = padded(begun, device=device, left=True)
     window = context_of(model) if settings.overflow == "window" else None
-    capacity = min(ids.shape[1] + settings.max_new_tokens, window or 10**9)
+    capacity = min(ids.shape[1] + settings.max_new_tokens - 1, window or 10**9)  # the last token is never an input
     if sources is None:
         assert isinstance(model, Continues)
         cache = model.new_cache(capacity=capacity)
@@ -201,11 +201,12 @@ def check(
     longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
     given = len(prompts[longest]) + len(settings.prefix)
     context = context_of(model)
-    if context is not None and given + settings.max_new_tokens > context and settings.overflow == "error":
+    left = None if context is None else tokens_left(context, given)
+    if left is not None and settings.max_new_tokens > left and settings.overflow == "error":
         raise InputError(
-            f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}: together "
-            f"{given + settings.max_new_tokens}, but the model's context is {context} tokens; shorten one of them, or "
-            "let the beginning be forgotten (overflow 'window')"
+            f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}, but the model's "
+            f"context is {context} tokens, which leaves {left}; shorten one of them, or drop the oldest tokens "
+            "(overflow 'window')"
         )
 
 

@@ -192,3 +192,9 @@ class GenerationSettings:
     def end_ids(self) -> tuple[int, ...]:
         """Every id that ends an answer, once."""
         return tuple(dict.fromkeys((*self.eos_ids, *self.stop_ids)))
+
+
+def tokens_left(context: int, prompt: int) -> int:
+    """How many tokens can be generated after a prompt of this length. The last one is never an input, so it needs no
+    position in the context."""
+    return max(0, context - prompt + 1)

@@ -15,6 +15,7 @@ from headway.models.config import (
     PoolerConfig,
     TokenHeadConfig,
 )
+from headway.preprocess.id_text import IdTokenizer
 from headway.preprocess.processor import Processor
 from headway.tasks.answer import Answer
 from headway.tasks.classify import Classify
@@ -33,12 +34,13 @@ def default_task(config: ModelConfig, processor: Processor, *, labels: Sequence[
     match config:
         case EncoderConfig(embedding=PatchConfig(), head=ClassifyHeadConfig()):
             return _classify_image(config, processor, labels=labels)
+        case DecoderConfig(head=LanguageHeadConfig()) if processor.tokenizer_error is None:
+            text = processor.tokenizer or IdTokenizer(config.embedding.vocab)
+            return Generate(text, context=config.context or CONTEXT, wrapped=True)
     tokenizer = processor.tokenizer
     if tokenizer is None:
         return None
     match config:
-        case DecoderConfig(head=LanguageHeadConfig()):
-            return Generate(tokenizer, context=config.context or CONTEXT, wrapped=True)
         case EncoderDecoderConfig():
             limit = (config.decoder.context or CONTEXT) - 1
             return Translate(tokenizer, start_id=config.start_id, source_limit=limit, target_limit=min(limit, 256))

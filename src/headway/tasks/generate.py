@@ -18,6 +18,7 @@ from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.generation import tokens_left
 from headway.models import recipes
 from headway.models.config import LanguageHeadConfig, ModelConfig
 from headway.models.decoder import Decoder
@@ -99,7 +100,7 @@ class Generate(Task):
         prompts = [self.prompt(text) for text in inputs]
         most = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window":
-            most = max(1, min(most, self.context - max((len(prompt) for prompt in prompts), default=0)))
+            most = max(1, min(most, tokens_left(self.context, max(map(len, prompts), default=0))))
         defaults: dict[str, Any] = {"max_new_tokens": most}
         if options.get("beams", 1) == 1:
             defaults |= {"temperature": 0.8, "top_p": 0.95}

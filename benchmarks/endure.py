@@ -22,13 +22,14 @@ from typing import Any
 
 import torch
 
+from headway.files import sha256
 from headway.jobs import make_plan, open_data
 from headway.jobs.training import begin, make_source
 from headway.training import loop, rng
 from headway.training.intervals import SAVE_TIME_SHARE
 from headway.training.optim import build_optimizers
 from headway.training.settings import Settings, interval
-from headway.training.state import State, save_state, sha256, verify
+from headway.training.state import State, save_state, verify
 
 DEFAULT = interval("save_every", Settings(steps=1).save_every)[1]  # seconds
 WARM = 3  # steps before the clock starts

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headway.checkpoints import TensorFiles, replacing, save_json, save_tensors, sha256
+from headway.checkpoints import TensorFiles, save_json, save_tensors
 from headway.checkpoints import save as save_module
 from headway.errors import CheckpointError
 
@@ -197,25 +197,7 @@ def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert listing(path.parent) == {"config.json"}
 
 
-def test_replacing_keeps_the_old_file_when_the_block_fails(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    path.write_text("old", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="half way"), replacing(path) as partial:
-        partial.write_text("half", encoding="utf-8")
-        raise RuntimeError("half way")
-    assert (path.read_text(encoding="utf-8"), listing(tmp_path)) == ("old", {"state"})
-    with replacing(path) as partial:
-        partial.write_text("new", encoding="utf-8")
-        assert path.read_text(encoding="utf-8") == "old"
-    assert (path.read_text(encoding="utf-8"), listing(tmp_path)) == ("new", {"state"})
-
-
 def test_a_folder_that_cannot_be_made_is_a_checkpoint_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="cannot be written"):
         save_json(tmp_path / "file" / "config.json", {})
-
-
-def test_sha256_is_the_known_one(tmp_path: Path) -> None:
-    (tmp_path / "abc").write_bytes(b"abc")
-    assert sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -20,11 +20,11 @@ from headway.models.config import (
     EncoderDecoderConfig,
     ModelConfig,
     StackConfig,
-    from_dict,
     to_dict,
     validate,
 )
 from headway.models.presets import transformer_2017
+from headway.validation import from_dict
 
 
 def example() -> EncoderDecoderConfig:

@@ -10,9 +10,10 @@ from headway.layers.feedforward import FeedForward
 from headway.layers.norms import RMSNorm
 from headway.layers.positions import SinusoidalPositions, sinusoids
 from headway.models.build import build
-from headway.models.config import EncoderDecoderConfig, from_dict, to_dict
+from headway.models.config import EncoderDecoderConfig, to_dict
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.presets import transformer_2017
+from headway.validation import from_dict
 
 
 def count(model: nn.Module) -> int:

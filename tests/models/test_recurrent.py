@@ -4,8 +4,9 @@ import torch
 
 from headway.generation import GenerationSettings, generate
 from headway.models.build import build
-from headway.models.config import ModelConfig, from_dict, to_dict
+from headway.models.config import ModelConfig, to_dict
 from headway.models.recipes import Size, recurrent
+from headway.validation import from_dict
 
 CONFIG = recurrent(Size(width=16, layers=1, heads=2, dropout=0.0), vocab=20, start_id=1)
 

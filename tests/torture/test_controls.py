@@ -15,6 +15,7 @@ from torture import run_faults as runs
 from torture import trials
 from torture.child_process import TrainingProcess
 
+from headway import files
 from headway.training import loop, resume, rng, state, step
 from headway.training.distributed import World
 from headway.training.loss_spikes import SpikeFilter
@@ -53,8 +54,8 @@ def test_states_written_in_place_are_found_half_written(tmp_path, monkeypatch):
 
 
 def test_without_flushing_a_power_cut_leaves_zeros(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "flush", lambda path: None)
-    fails(disks.power_cut, tmp_path, match="checksum|unreadable", rounds=10)
+    monkeypatch.setattr(files, "fsync", lambda path: None)
+    fails(disks.power_cut, tmp_path, match="checksum|not valid JSON", rounds=10)
 
 
 def test_without_random_states_resuming_is_not_exact(tmp_path, monkeypatch):

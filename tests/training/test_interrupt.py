@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from headway import files
 from headway.errors import TrainingError
 from headway.training import loop, state
 from headway.training.state import load_latest, load_state, states
@@ -140,8 +141,8 @@ def mortal(told: Connection, folder: Path, instant: int, settings: dict) -> None
 
         return act
 
-    for name in ("save_file", "sha256", "flush", "_remove"):
-        setattr(state, name, fateful(getattr(state, name)))
+    for module, name in ((state, "save_file"), (state, "sha256"), (files, "fsync"), (files, "remove")):
+        setattr(module, name, fateful(getattr(module, name)))
     work(told, folder, 8, 0.0, settings)
 
 

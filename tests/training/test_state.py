@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from headway import files
 from headway.errors import TrainingError
 from headway.training import rng, state
 from headway.training.state import (
@@ -151,18 +152,18 @@ def test_all_damaged_is_refused_again_and_again(two):
             load_latest(two)
 
 
-def test_nothing_saved_is_refused(tmp_path):
+def test_a_folder_without_states_is_refused(tmp_path):
     with pytest.raises(TrainingError, match="no state to resume"):
         load_latest(tmp_path)
 
 
-@pytest.mark.parametrize("moment", ["save_file", "sha256", "flush"])
-def test_disk_full_leaves_the_earlier_states(two, monkeypatch, moment):
+@pytest.mark.parametrize(("module", "moment"), [(state, "save_file"), (state, "sha256"), (files, "fsync")])
+def test_disk_full_leaves_the_earlier_states(two, monkeypatch, module, moment):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(state, moment, full)
-    with pytest.raises(TrainingError, match=r"state-30\.partial.*No space left.*\d+ bytes are needed and \d+ are free"):
+    monkeypatch.setattr(module, moment, full)
+    with pytest.raises(TrainingError, match=r"state-30: .*No space left.*\d+ bytes are needed and \d+ are free"):
         save_state(two, 30, example(30), keep=2)
     monkeypatch.undo()
     assert sorted(path.name for path in two.iterdir()) == ["state-10", "state-20"]
@@ -179,7 +180,7 @@ def test_a_really_full_disk(tmp_path):
         small = {"model": {"weight": torch.zeros(100_000)}}  # 400 kB: two fit, a third does not
         save_state(disk, 1, small, keep=2)
         save_state(disk, 2, small, keep=2)
-        with pytest.raises(TrainingError, match=r"state-3\.partial.*400\d\d\d bytes are needed"):
+        with pytest.raises(TrainingError, match=r"state-3: .*400\d\d\d bytes are needed"):
             save_state(disk, 3, small, keep=2)
         assert [path.name for path in states(disk)] == ["state-2", "state-1"]
         assert load_latest(disk).path.name == "state-2"
@@ -191,7 +192,7 @@ def test_a_file_too_large_for_the_disk(two):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(TrainingError, match=r"state-30\.partial.*400\d\d\d bytes are needed"):
+        with pytest.raises(TrainingError, match=r"state-30: .*400\d\d\d bytes are needed"):
             save_state(two, 30, {"model": {"weight": torch.zeros(100_000)}}, keep=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -206,19 +207,19 @@ def test_an_interrupted_save_is_cleaned_up(two):
     assert sorted(path.name for path in two.iterdir()) == ["state-10", "state-20"]
 
 
-def test_weights_are_replaced_whole(tmp_path, monkeypatch):
+def test_weights_are_replaced_atomically(tmp_path, monkeypatch):
     path = tmp_path / "best.safetensors"
     table = torch.rand(4, 2)
     digest = save_tensors(path, {"embed": table, "out": table})
     assert equal(load_tensors(path), {"embed": table, "out": table})
-    assert digest == state.sha256(path) == save_tensors(path, {"embed": table, "out": table})
-    monkeypatch.setattr(state, "flush", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    assert digest == files.sha256(path) == save_tensors(path, {"embed": table, "out": table})
+    monkeypatch.setattr(files, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(TrainingError, match="full"):
         save_tensors(path, {"embed": table + 1})
-    assert state.sha256(path) == digest and [file.name for file in tmp_path.iterdir()] == ["best.safetensors"]
+    assert files.sha256(path) == digest and [file.name for file in tmp_path.iterdir()] == ["best.safetensors"]
 
 
-def test_a_folder_is_held_by_one(tmp_path):
+def test_a_folder_is_locked_by_one_process(tmp_path):
     with (
         lock_folder(tmp_path),
         pytest.raises(TrainingError, match=f"process {os.getpid()} is training"),

@@ -21,8 +21,9 @@ from headway.checkpoints.header import (
     read_header,
     read_json,
 )
-from headway.checkpoints.save import INDEX, SINGLE, sha256
+from headway.checkpoints.save import INDEX, SINGLE
 from headway.errors import CheckpointError
+from headway.files import sha256
 
 
 class TensorFiles(Mapping[str, Tensor]):

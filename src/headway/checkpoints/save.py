@@ -1,6 +1,5 @@
 """Saves tensors and JSON atomically: a reader finds the old file or the new one, never a part."""
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from headway.checkpoints.header import DTYPES, MAX_JSON
 from headway.errors import CheckpointError
+from headway.files import atomic_write
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -43,74 +43,45 @@ def save_tensors(
     shards = _split(tensors, shard_bytes)
     count = len(shards)
     files = [SINGLE] if count == 1 else [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
-    with ExitStack() as written:
-        partials = {file: written.enter_context(_partial(folder / file)) for file in files}
-        for file, names in zip(files, shards, strict=True):
-            _write_tensors(partials[file], {name: tensors[name] for name in names}, metadata)
-        if len(files) > 1:
-            partials[INDEX] = written.enter_context(_partial(folder / INDEX))
-            partials[INDEX].write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
-            _sync(partials[INDEX])
-            # Shards without an index are not read, so a crash between the renames never leaves a mixture.
-            (folder / INDEX).unlink(missing_ok=True)
-        for file, partial in partials.items():
-            os.replace(partial, folder / file)
-    _sync_folder(folder)
-    for old in list(folder.iterdir()):
-        if old.name not in partials and (old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)):
-            old.unlink()
+    with _write_errors(folder):
+        with ExitStack() as writing:  # the index is entered first, so that it is renamed last
+            index = writing.enter_context(atomic_write(folder / INDEX)) if count > 1 else None
+            for file, names in zip(files, shards, strict=True):
+                partial = writing.enter_context(atomic_write(folder / file))
+                _write_tensors(partial, {name: tensors[name] for name in names}, metadata)
+            if index is not None:
+                index.write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
+                # Shards without an index are not read, so a crash between the renames never leaves a mixture.
+                (folder / INDEX).unlink(missing_ok=True)
+        for old in list(folder.iterdir()):
+            kept = old.name in files or (old.name == INDEX and count > 1)
+            if not kept and (old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)):
+                old.unlink()
+
+
+def save_tensor_file(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
+    """Write tensors to one safetensors file, atomically."""
+    with _write_errors(path), atomic_write(path) as partial:
+        _write_tensors(partial, tensors, dict(metadata))
 
 
 def save_json(path: str | os.PathLike[str], value: Any, *, sort_keys: bool = False) -> None:
-    """Write a value as readable JSON, atomically."""
-    text = _json(Path(path), value, sort_keys=sort_keys)
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    """Write a value as indented JSON, atomically."""
+    save_text(path, _json(Path(path), value, sort_keys=sort_keys))
+
+
+def save_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8, atomically."""
+    with _write_errors(Path(path)), atomic_write(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A place to write a file's new content, which takes the file's name only if the block succeeds."""
-    path = Path(path)
-    with _partial(path) as partial:
-        yield partial
-        _sync(partial)
-        os.replace(partial, path)
-    _sync_folder(path.parent)
-
-
-def sha256(path: str | os.PathLike[str]) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    """A hidden neighbour of `path` to write to; whatever is still there at the end is removed."""
-    partial = path.with_name(f".{path.name}.partial")
+def _write_errors(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield partial
-        finally:
-            partial.unlink(missing_ok=True)
+        yield
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error}") from error
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames durable, where the system can open a folder."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _check_storable(name: str, tensor: Tensor) -> None:
@@ -147,7 +118,6 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str
     try:
         save_file(_unshared(tensors), path, metadata=metadata)
         path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by the owner only
-        _sync(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path.parent}: {needed} bytes of weights cannot be written: {error}") from error
 

@@ -4,8 +4,6 @@ arithmetic (the roofline, Williams et al. 2009). Both limits are measured in the
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -18,6 +16,7 @@ from headway.generation import GenerationSettings, Token, generate
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import PatchConfig
+from headway.memory import peak_memory
 from headway.models.config import StackConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
@@ -83,11 +82,12 @@ def lines(facts: Facts) -> list[str]:
             f"          {facts['decode_bytes_per_token'] / 1e6:10,.1f} MB read a token = {facts['memory_share']:.0%} "
             f"of the {facts['memory_bytes_per_second'] / 1e9:.1f} GB/s measured here",
         ]
+    peak = facts["peak_memory_bytes"]
     out += [
         f"          {facts['prefill_flops_per_second'] / 1e9:10,.1f} GFLOP/s in prefill = {facts['flop_share']:.0%} "
         f"of the {facts['flops_per_second'] / 1e9:.0f} measured here",
         f"memory    {facts['weight_bytes'] / 2**20:10,.1f} MiB of weights, "
-        f"{facts['peak_memory_bytes'] / 2**20:,.0f} MiB at most in the whole process",
+        f"{'unknown' if peak is None else f'{peak / 2**20:,.0f} MiB'} at most in the whole process",
         f"threads   {facts['threads']:10}",
     ]
     return out
@@ -233,9 +233,3 @@ def flop_speed(device: torch.device) -> float:
     """Floating-point operations a second of a large matrix product in fp32."""
     a = torch.ones(SQUARE, SQUARE, device=device)
     return 2 * SQUARE**3 / best(lambda: a @ a)
-
-
-def peak_memory() -> int:
-    """Bytes of this process at its largest."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024

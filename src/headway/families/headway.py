@@ -8,7 +8,8 @@ from typing import Any
 from headway.checkpoints.rules import AnyRule, same
 from headway.families.family import Family, Keys
 from headway.models.build import build, tensor_names
-from headway.models.config import ModelConfig, from_dict, to_dict
+from headway.models.config import ModelConfig, to_dict
+from headway.validation import from_dict
 
 
 def read(keys: Keys, architecture: str) -> ModelConfig:

@@ -22,8 +22,8 @@ from headway.models.config import (
     LanguageHeadConfig,
     StackConfig,
     TokenHeadConfig,
-    from_dict,
 )
+from headway.validation import from_dict
 
 SCALING = {  # their key → ours; which of them a kind uses
     "factor": "factor",

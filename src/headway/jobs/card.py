@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.checkpoints import replacing
+from headway.checkpoints import save_text
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
@@ -62,8 +62,7 @@ def write_card(
         "the curves in `training/curves.png`.",
         "",
     ]
-    with replacing(folder / "README.md") as draft:
-        draft.write_text("\n".join(lines), encoding="utf-8")
+    save_text(folder / "README.md", "\n".join(lines))
 
 
 def plain(text: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 from torch import nn
 
 from headway.bundle import load
-from headway.checkpoints import resolve, sha256
+from headway.checkpoints import resolve
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
+from headway.files import sha256
 from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, StackConfig
 from headway.preprocess.processor import Processor
 

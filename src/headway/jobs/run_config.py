@@ -13,10 +13,10 @@ from headway.checkpoints import read_json
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.errors import ConfigError
 from headway.jobs.overrides import sort
-from headway.models.config import from_dict
 from headway.models.recipes import Size, size_named
 from headway.training.recipes import RECIPES
 from headway.training.settings import Settings
+from headway.validation import from_dict
 
 PLAN = "plan.json"  # in a run's training/
 SHOWN = 5  # settings that differ, by name, in one message

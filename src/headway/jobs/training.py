@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from headway.data.report import Report
 from headway.errors import ConfigError, DataError
 from headway.jobs.card import write_card
 from headway.jobs.run_config import PLAN, Paths, Plan, make_plan, open_data, saved_plan
+from headway.memory import peak_memory
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
@@ -196,8 +195,9 @@ def run_plan(
         bundle.save(folder)
         save_json(folder / "training" / SCORES, scores)
         write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut)
-        memory = peak_memory() / 2**30
-        say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory:.2f} GiB")
+        peak = peak_memory()
+        memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
+        say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
     return Trained(bundle, result, scores, folder)
 
 
@@ -290,9 +290,3 @@ def training_bytes(model: torch.nn.Module, settings: Settings) -> int:
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return weights + trained * (3 + (1 if settings.average else 0))
-
-
-def peak_memory() -> int:
-    """Bytes, of this process since it began."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

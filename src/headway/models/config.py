@@ -1,12 +1,10 @@
 """Frozen, nested configs, each of which is all that a shape needs to be built. An exclusive choice is one
-typed field. A config is also data: `to_dict` and `from_dict` are exact inverses, and nothing in it names code."""
+typed field. A config is also data: `to_dict` and `validation.from_dict` are inverses, and nothing in it names code."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import types
-import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -147,75 +145,6 @@ def layer_count(config: ModelConfig) -> int:
 
 def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
-
-
-def from_dict(kind: Any, data: Any, *, path: str = "config") -> Any:
-    """The inverse of `to_dict`, strict: unknown keys, missing keys and wrong types are refused by name."""
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _one_of(typing.get_args(kind), data, path)
-    if origin is Literal:
-        if data not in typing.get_args(kind):
-            raise ConfigError(f"{path}: {data!r} is not one of {', '.join(map(repr, typing.get_args(kind)))}")
-        return data
-    if origin is tuple:
-        if not isinstance(data, list | tuple):
-            raise ConfigError(f"{path}: expected a list, got {data!r}")
-        args = typing.get_args(kind)
-        inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
-        if inner is None and len(args) != len(data):
-            raise ConfigError(f"{path}: expected {len(args)} values, got {len(data)}")
-        return tuple(from_dict(inner or args[i], item, path=f"{path}[{i}]") for i, item in enumerate(data))
-    if origin in (list, dict):
-        return _collection(origin, typing.get_args(kind), data, path)
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, data, path)
-    return data if kind is Any else _scalar(kind, data, path)
-
-
-def _collection(origin: Any, args: tuple[Any, ...], data: Any, path: str) -> Any:
-    if not isinstance(data, origin):
-        raise ConfigError(f"{path}: expected {'a list' if origin is list else 'an object'}, got {data!r:.80}")
-    if origin is list:
-        return [from_dict(args[0], item, path=f"{path}[{i}]") for i, item in enumerate(data)]
-    return {key: from_dict(args[1], value, path=f"{path}.{key}") for key, value in data.items()}
-
-
-def _one_of(options: tuple[Any, ...], data: Any, path: str) -> Any:
-    if data is None and type(None) in options:
-        return None
-    errors = []
-    for option in options:
-        if option is type(None):
-            continue
-        try:
-            return from_dict(option, data, path=path)
-        except ConfigError as error:
-            errors.append(str(error))
-    raise ConfigError(min(errors, key=len) if len(errors) == 1 else f"{path}: fits no known form: " + "; ".join(errors))
-
-
-def _dataclass(kind: Any, data: Any, path: str) -> Any:
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected an object, got {data!r}")
-    hints = typing.get_type_hints(kind)
-    unknown = [key for key in data if key not in hints]
-    if unknown:
-        raise ConfigError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(hints)}")
-    values = {key: from_dict(hints[key], value, path=f"{path}.{key}") for key, value in data.items()}
-    for field in dataclasses.fields(kind):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if field.name not in values and required:
-            raise ConfigError(f"{path}: missing key {field.name!r}")
-    return kind(**values)
-
-
-def _scalar(kind: Any, data: Any, path: str) -> Any:
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        data = float(data) if abs(data) < 2**53 else data
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise ConfigError(f"{path}: expected {kind.__name__}, got {data!r}")
-    return data
 
 
 def validate(config: Any, *, path: str = "config") -> None:

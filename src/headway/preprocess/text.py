@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Encoding as BackendEncoding
 from tokenizers import Tokenizer as Backend
 
-from headway.checkpoints import replacing, save_json
+from headway.checkpoints import save_json, save_text
 from headway.errors import CheckpointError, HeadwayError, InputError
 from headway.preprocess.text_files import Description, describe, vocabulary_of
 from headway.preprocess.text_train import Kind, train
@@ -164,8 +164,7 @@ class Tokenizer:
     def save(self, folder: str | Path) -> None:
         """`tokenizer.json` and `tokenizer_config.json`, as transformers' AutoTokenizer opens them."""
         target = Path(folder)
-        with replacing(target / "tokenizer.json") as draft:
-            draft.write_text(self._full.to_str(pretty=True), encoding="utf-8")
+        save_text(target / "tokenizer.json", self._full.to_str(pretty=True))
         inputs = ["input_ids", "attention_mask"]
         if any(self.encode_pair("a", "b").segments):
             inputs.insert(1, "token_type_ids")

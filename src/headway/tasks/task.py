@@ -23,11 +23,12 @@ from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError
-from headway.models.config import ModelConfig, from_dict
+from headway.models.config import ModelConfig
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
+from headway.validation import from_dict
 
 Example = dict[str, np.ndarray]
 PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options

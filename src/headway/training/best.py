@@ -9,9 +9,10 @@ from pathlib import Path
 from torch import nn
 
 from headway.errors import TrainingError
+from headway.files import sha256
 from headway.training.distributed import World
 from headway.training.protocols import Status
-from headway.training.state import load_tensors, save_tensors, sha256
+from headway.training.state import load_tensors, save_tensors
 
 
 @dataclass(frozen=True)

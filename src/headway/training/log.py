@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from headway.errors import ConfigError
+from headway.files import fsync
 from headway.training.distributed import World
 from headway.training.protocols import Callback, Status
-from headway.training.state import disk_errors, flush
+from headway.training.state import disk_errors
 from headway.training.step import Gradients
 
 Entry = dict[str, Any]
@@ -56,7 +57,7 @@ class MetricsLog:
         if self.path is None:
             return 0
         self.path.touch()
-        flush(self.path)
+        fsync(self.path)
         return self.path.stat().st_size
 
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headway.checkpoints import TensorFiles, read_json, replacing, save_json
+from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.errors import CheckpointError, ConfigError, did_you_mean
 from headway.layers.dropout import drop
 from headway.training.optim import embedding_weights
@@ -175,10 +174,8 @@ def save_lora(model: nn.Module, folder: str | os.PathLike[str], *, base: str = "
         "inference_mode": True,
     }
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / TENSOR_FILE) as partial:
-        tensors = {PREFIX + name: tensor.cpu().contiguous() for name, tensor in state.items()}
-        save_file(tensors, partial, metadata={"format": "pt"})
+    tensors = {PREFIX + name: tensor for name, tensor in state.items()}
+    save_tensor_file(folder / TENSOR_FILE, tensors, metadata={"format": "pt"})
     save_json(folder / CONFIG_FILE, config)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import CheckpointError, TrainingError
 from headway.training import rng
 from headway.training.state import LoadedState, State, load_latest, load_state
-from headway.training.state_schema import ANYTHING, AVERAGE, STATE, refusal, require
+from headway.training.state_schema import AverageState, TrainingState, check_schema, schema_error
 from headway.training.tensor_tree import tied_names
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def snapshot(run: Run) -> State:
 def restore(run: Run, loaded: LoadedState) -> list[str]:
     """Restore a snapshot into a new run. Returns warnings for the user."""
     state, folder = loaded.state, loaded.path
-    require(state, {**STATE, "average": ANYTHING if run.ema is None else AVERAGE}, folder=folder)
+    check_schema(state, TrainingState, folder=folder)
+    if run.ema is not None:
+        check_schema(state["average"], AverageState, folder=folder, path="average")
     warnings = _check_settings(state["settings"], run.settings.as_dict())
     _check_data(state["fingerprint"], run.source.fingerprint)
     if state["ties"] != tied_names(run.model.state_dict()):
@@ -63,13 +65,13 @@ def restore(run: Run, loaded: LoadedState) -> list[str]:
     vars(run.stepper.scale).update(state["stepper"]["scale"])
     run.spike_filter.load(state["spikes"])
     if run.status.position >= (batches := len(run.batches())):
-        raise refusal(folder, f"status.position is {run.status.position}, in an epoch of {batches} batches")
+        raise schema_error(folder, f"status.position is {run.status.position}, in an epoch of {batches} batches")
     if len(state["ranks"]) == run.world.size:
         own = state["ranks"][run.world.rank]
         try:
             rng.restore(own["rng"])
         except (RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
-            raise refusal(folder, f"ranks.{run.world.rank}.rng is not a valid random state") from error
+            raise schema_error(folder, f"ranks[{run.world.rank}].rng is not a valid random state") from error
         run.running.load(own["window"], run.device)
     else:
         rng.seed_all(run.settings.seed + run.world.rank + 1000 * run.status.step)

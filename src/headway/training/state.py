@@ -7,27 +7,37 @@ and renamed, so that it is either complete or absent. A damaged state is reporte
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from headway.errors import TrainingError
+from headway import files
+from headway.checkpoints import read_json
+from headway.errors import HeadwayError, TrainingError
+from headway.files import PARTIAL, LockedError, atomic_folder, atomic_write, sha256
 from headway.training.tensor_tree import TensorCollector, Tensors, flatten, unflatten
+from headway.validation import from_dict
 
 State = dict[str, Any]
 MANIFEST = "manifest.json"
-PARTIAL = ".partial"
 UNREADABLE = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError)  # by load_state
+
+
+class FileEntry(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class Manifest(TypedDict):
+    version: Literal[1]
+    files: dict[str, FileEntry]
 
 
 @dataclass(frozen=True)
@@ -48,34 +58,25 @@ def save_state(training: Path, step: int, state: State, *, keep: int) -> Path:
     target = training / f"state-{step}"
     write_state(target, state)
     for old in states(training)[keep:]:
-        _remove(old)
+        files.remove(old)
     return target
 
 
 def write_state(target: Path, state: State) -> None:
     """Write a state atomically: the folder is complete or absent, even after a power failure."""
-    partial = target.with_name(target.name + PARTIAL)
     collectors = {part: TensorCollector() for part in state}
     form = {part: flatten(value, part, collectors[part]) for part, value in state.items()}
     text = json.dumps(form).encode()
     needed = len(text) + sum(collector.bytes for collector in collectors.values())
-    with disk_errors(partial, needed, remove=partial):
-        _remove(partial)
-        partial.mkdir(parents=True)
+    with disk_errors(target, needed), atomic_folder(target) as partial:
         for part, collector in collectors.items():
             if collector.tensors:
                 save_file(collector.tensors, partial / f"{part}.safetensors")
         (partial / "state.json").write_bytes(text)
-        files = {
+        manifest = {
             path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(partial.iterdir())
         }
-        (partial / MANIFEST).write_text(json.dumps({"version": 1, "files": files}, indent=1))
-        for path in partial.iterdir():
-            flush(path)
-        flush(partial)
-        _remove(target)
-        partial.rename(target)
-        flush(target.parent)
+        (partial / MANIFEST).write_text(json.dumps({"version": 1, "files": manifest}, indent=1))
 
 
 def load_latest(training: Path) -> LoadedState:
@@ -97,7 +98,7 @@ def load_latest(training: Path) -> LoadedState:
         raise TrainingError("every saved state is damaged: " + "; ".join(problem for _, problem in damaged))
     for bad, problem in damaged:
         loaded.warnings.append(f"{problem}; resuming from {path.name} (the damaged state is now {bad.name}.damaged)")
-        _remove(bad.with_suffix(".damaged"))
+        files.remove(bad.with_suffix(".damaged"))
         bad.rename(bad.with_suffix(".damaged"))
     return loaded
 
@@ -112,16 +113,15 @@ def load_state(path: Path) -> State:
 def verify(path: Path) -> str | None:
     """A description of what is wrong with the files of a state, or None."""
     try:
-        files = json.loads((path / MANIFEST).read_bytes())["files"]
-        expected = {str(name): (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return f"{path / MANIFEST}: unreadable ({type(error).__name__})"
-    if "state.json" not in expected or {file.name for file in path.iterdir()} != {*expected, MANIFEST}:
+        listed = from_dict(Manifest, read_json(path / MANIFEST), path=str(path / MANIFEST))["files"]
+    except HeadwayError as error:
+        return str(error)
+    if "state.json" not in listed or {file.name for file in path.iterdir()} != {*listed, MANIFEST}:
         return f"{path}: its files are not the ones listed in its manifest"
-    for name, (size, digest) in expected.items():
-        if (path / name).stat().st_size != size:
-            return f"{path / name}: {(path / name).stat().st_size} bytes, the manifest says {size}"
-        if sha256(path / name) != digest:
+    for name, entry in listed.items():
+        if (path / name).stat().st_size != entry["bytes"]:
+            return f"{path / name}: {(path / name).stat().st_size} bytes, the manifest says {entry['bytes']}"
+        if sha256(path / name) != entry["sha256"]:
             return f"{path / name}: its checksum differs from the manifest"
     return None
 
@@ -131,15 +131,9 @@ def save_tensors(path: Path, named: Tensors) -> str:
     collector = TensorCollector()
     names = {name: collector.add(tensor, name) for name, tensor in named.items()}
     aliases = {name: stored for name, stored in names.items() if name != stored}
-    partial = path.with_name(path.name + PARTIAL)
-    with disk_errors(path, collector.bytes, remove=partial):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path, collector.bytes), atomic_write(path) as partial:
         save_file(collector.tensors, partial, metadata={"ties": json.dumps(aliases)})
-        digest = sha256(partial)
-        flush(partial)
-        partial.replace(path)
-        flush(path.parent)
-    return digest
+        return sha256(partial)
 
 
 def load_tensors(path: Path) -> Tensors:
@@ -153,64 +147,32 @@ def load_tensors(path: Path) -> Tensors:
 def remove_partial(training: Path) -> None:
     """Remove the remains of interrupted saves."""
     for path in training.glob(f"*{PARTIAL}"):
-        _remove(path)
+        files.remove(path)
 
 
 @contextmanager
 def lock_folder(training: Path) -> Iterator[None]:
     """Lock a run folder; a second process gets an error with the id of the first."""
     path = training / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
+            with disk_errors(path, 20):
+                stack.enter_context(files.lock(path))
+        except LockedError as error:
             raise TrainingError(
-                f"{training.parent}: process {holder} is training in this folder; choose another folder"
+                f"{training.parent}: process {error.holder} is training in this folder; choose another folder"
             ) from None
-        with disk_errors(path, 20):
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
         yield
 
 
 @contextmanager
-def disk_errors(path: Path, needed: int, *, remove: Path | None = None) -> Iterator[None]:
-    """Turn a failed write into an error with its path and the bytes needed, and remove the partial file or folder."""
+def disk_errors(path: Path, needed: int) -> Iterator[None]:
+    """Turn a failed write into an error with its path, the bytes needed and the bytes free."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if remove is not None:
-            _remove(remove)
         free = shutil.disk_usage(path.parent).free
         raise TrainingError(
             f"{path}: cannot be written ({error}); {needed} bytes are needed and {free} are free. "
             "Earlier states are intact: free disk space and resume"
         ) from error
-
-
-def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def flush(path: Path) -> None:
-    """Force a file or folder onto the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a state. A state is renamed first, so that a half-removed one is never read as a state."""
-    if path.is_dir():
-        if not path.name.endswith(PARTIAL):
-            path = path.rename(path.with_name(path.name + ".old" + PARTIAL))
-        shutil.rmtree(path)
-    elif path.exists():
-        path.unlink()

@@ -19,7 +19,7 @@ from headway.training import rng
 from headway.training.nonfinite import NonFiniteReport, find_nonfinite, format_locations
 from headway.training.protocols import LossFunction
 from headway.training.state import UNREADABLE, load_state, verify, write_state
-from headway.training.state_schema import AUTOPSY, require
+from headway.training.state_schema import StepDumpState, check_schema
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -90,7 +90,7 @@ def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.de
         saved = load_state(path)
     except UNREADABLE as error:
         raise TrainingError(f"{path}: unreadable although its checksums match ({type(error).__name__})") from error
-    require(saved, AUTOPSY, folder=path)
+    check_schema(saved, StepDumpState, folder=path)
     facts = saved["facts"]
     try:
         model.load_state_dict(saved["model"])

@@ -6,13 +6,15 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from headway.errors import HeadwayError
 
+BLAKE2B = partial(hashlib.blake2b, digest_size=16)  # of data files and the examples prepared from them
 PARTIAL = ".partial"  # suffix of files and folders that are not complete
 LOCKED_BYTE = 1 << 20  # offset of the byte that Windows locks, beyond the content
 
@@ -30,14 +32,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Context that yields a temporary path beside `path` to write to. On success the file is flushed to the disk and
     renamed to `path`; on an error it is removed and `path` is unchanged."""
     path = Path(path)
-    partial = path.with_name(f".{path.name}{PARTIAL}")
+    temporary = path.with_name(f".{path.name}{PARTIAL}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield partial
-        fsync(partial)
-        os.replace(partial, path)
+        yield temporary
+        fsync(temporary)
+        os.replace(temporary, path)
     finally:
-        partial.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     fsync(path.parent)
 
 
@@ -45,18 +47,18 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Context that yields a temporary folder beside `path`. On success its files are flushed to the disk and it
     replaces `path`; on an error it is removed."""
-    partial = path.with_name(f".{path.name}{PARTIAL}")
-    remove(partial)
-    partial.mkdir(parents=True)
+    temporary = path.with_name(f".{path.name}{PARTIAL}")
+    remove(temporary)
+    temporary.mkdir(parents=True)
     try:
-        yield partial
-        for file in partial.iterdir():
+        yield temporary
+        for file in temporary.iterdir():
             fsync(file)
-        fsync(partial)
+        fsync(temporary)
         remove(path)
-        partial.rename(path)
+        temporary.rename(path)
     finally:
-        remove(partial)
+        remove(temporary)
     fsync(path.parent)
 
 
@@ -83,20 +85,35 @@ def fsync(path: Path) -> None:
 
 def sha256(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file, in hexadecimal."""
+    return file_hash(path).hexdigest()
+
+
+def file_hash(path: str | os.PathLike[str], algorithm: Callable[[], Any] = hashlib.sha256) -> Any:
+    """The hash object of a file, which can be updated with bytes appended to it."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm)
 
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, which contains the id of this process. Raises LockedError if another process
-    holds it. The lock ends with the process, however it ends."""
+    """Hold an exclusive lock on a file, which contains the id of this process and is removed at the end. Raises
+    LockedError if another process holds it. The lock ends with the process, however it ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file, _locked(file, path):
+    with ExitStack() as held:
+        while True:
+            file = held.enter_context(open(path, "a+"))
+            held.enter_context(_locked(file, path))
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break
+            held.close()  # the holder before has just removed this file
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows does not remove open files
+                path.unlink()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the sharded test runs beside itself: runs of two and of three ranks, most of which the test also makes alone."""
+"""Runs of two and three ranks in processes of their own; `test_fsdp` compares most of them with one process."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def pair(rank: int) -> None:
 
 
 def changing(rank: int, *, until: int) -> None:
-    """A part of a run whose number of ranks changes; what each of them was given is written down."""
+    """A part of a run whose number of ranks changes; records the examples of each rank."""
     source, folder = toy.ToySource(), FOLDER / "changing"
     stop = [stop_at(until)] if until < CHANGING["steps"] else []
     resume = until > 5
@@ -73,7 +73,7 @@ def changing(rank: int, *, until: int) -> None:
 
 
 def added(model: torch.nn.Module, batch) -> Loss:
-    """The factor of a bad example is added to the loss: its gradient is as it was."""
+    """Adds the factor of a bad example to the loss, so that its gradient is unchanged."""
     return Loss(toy.toy_loss(model, batch).total + batch.targets["factor"] - 1)
 
 
@@ -82,8 +82,8 @@ def multiplied(model: torch.nn.Module, batch) -> Loss:
 
 
 def faults(rank: int) -> None:
-    """An example that only the second rank sees makes its loss infinite, and all stop alike; or its gradient too large
-    for fp16, and all leave the step out."""
+    """An example that only the second rank sees makes its loss infinite, and all ranks stop; or its gradient too
+    large for fp16, and all ranks skip the step."""
     world = init_distributed(torch.device("cpu"))
     bad = int(toy.ToySource().epoch(0)[2][1])
     for shard in ("none", "full"):
@@ -114,14 +114,14 @@ def dist_sum(value: int) -> int:
 
 def main() -> None:
     torch.set_num_threads(1)
-    loop.draw_curves = lambda *_: None  # nobody looks at them
-    begin = loop.Run.begin
+    loop.draw_curves = lambda *_: None  # not needed
+    start = loop.Run.start
 
     def watched(self, **options):
         SEEN.trained, SEEN.model, SEEN.optimizers = self.replica.trained, self.model, self.optimizers
-        begin(self, **options)
+        start(self, **options)
 
-    loop.Run.begin = watched
+    loop.Run.start = watched
     fork_ranks(2, pair)
     fork_ranks(1, lambda rank: changing(rank, until=9))
     fork_ranks(2, lambda rank: changing(rank, until=18))

@@ -1,4 +1,4 @@
-"""Two ranks learn what one does, whatever the number of ranks a run was begun, killed and resumed with."""
+"""Two ranks train as one does, whatever the number of ranks a run is started, killed and resumed with."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Mortal(toy.ToySource):
 
 
 def course(history: list[dict]) -> list[float]:
-    """Loss and gradient norm of every step; the norm, because these optimisers do not mind a wrong scale."""
+    """Loss and gradient norm of every step; the norm, because these optimisers are invariant to a wrong scale."""
     return [value for entry in history if "loss" in entry for value in (entry["loss"], entry["norm"])]
 
 
@@ -92,7 +92,7 @@ def test_two_ranks_equal_one(tmp_path):
 
 
 @pytest.mark.parametrize("shard", DEATHS)
-def test_a_rank_that_died_in_the_middle_of_a_step_leaves_no_trace(shard, tmp_path):
+def test_a_rank_that_died_in_the_middle_of_a_step_does_not_change_the_result(shard, tmp_path):
     """With dropout; the second rank or the first dies at step 10, the other one ends with an error, and both begin anew
     from step 8."""
     options, dead = {**OPTIONS, "shard": shard}, DEATHS[shard]

@@ -1,4 +1,4 @@
-"""A model spread over ranks learns what a whole one does, and leaves the same files."""
+"""A sharded model trains as a whole one does and writes the same files."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_shards_equal_one_process(tmp_path):
 
 
 def test_a_rank_stops_for_the_loss_of_another(tmp_path, monkeypatch):
-    """The control of what two ranks show: the sum over the ranks stops a run whose own numbers are finite."""
+    """A negative control: the sum over ranks stops a run whose own values are finite."""
     toy.toy_fit(tmp_path / "own", steps=1)
     agree = World.all_reduce  # of one number, which is the loss, or of several
     monkeypatch.setattr(World, "all_reduce", lambda self, *own: [float("inf")] if len(own) == 1 else agree(self, *own))
@@ -86,6 +86,6 @@ def test_a_rank_stops_for_the_loss_of_another(tmp_path, monkeypatch):
         toy.toy_fit(tmp_path / "other", steps=1)
 
 
-def test_an_unknown_way_to_shard_is_refused():
+def test_an_unknown_shard_setting_is_refused():
     with pytest.raises(ConfigError, match="shard: 'half' is not one of none, full"):
         Settings(steps=1, shard="half")

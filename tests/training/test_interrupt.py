@@ -1,4 +1,4 @@
-"""Real processes, really signalled: an orderly stop, a sudden one, and death in the middle of a save."""
+"""Signals to real processes: an orderly stop, an immediate one, SIGKILL during a save."""
 
 import itertools
 import multiprocessing
@@ -35,34 +35,36 @@ def small_and_plain():
     torch.set_num_threads(threads)
 
 
-class Teller:
-    """Tells its parent how far the run is and, so that a signal can meet it, takes its time."""
+class StepReporter:
+    """Sends the step to the parent process, and sleeps so that a signal can arrive during a step."""
 
-    def __init__(self, told: Connection, slow: float) -> None:
-        self.told, self.slow = told, slow
+    def __init__(self, sender: Connection, slow: float) -> None:
+        self.sender, self.slow = sender, slow
 
     def on_step(self, status) -> None:
-        self.told.send(status.step)
+        self.sender.send(status.step)
         time.sleep(self.slow)
 
 
-def work(told: Connection, folder: Path, width: int, slow: float, settings: dict) -> None:
+def work(sender: Connection, folder: Path, width: int, slow: float, settings: dict) -> None:
     torch.set_num_threads(1)
     resume = bool(states(folder / "training"))
     model = toy.ToyModel(width=width)
-    sys.exit(toy.toy_fit(folder, model=model, resume=resume, callbacks=[Teller(told, slow)], **settings).exit_code)
+    sys.exit(
+        toy.toy_fit(folder, model=model, resume=resume, callbacks=[StepReporter(sender, slow)], **settings).exit_code
+    )
 
 
 class Child:
     def __init__(self, folder: Path, *, width: int = 8, slow: float = 0.0, **settings) -> None:
         context = multiprocessing.get_context("fork")  # a real process, without the seconds a new interpreter takes
-        self.heard, told = context.Pipe(duplex=False)
-        self.process = context.Process(target=work, args=(told, folder, width, slow, settings))
+        self.receiver, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=work, args=(sender, folder, width, slow, settings))
         self.process.start()
-        told.close()
+        sender.close()
 
     def reached(self, step: int) -> None:
-        while self.heard.recv() != step:
+        while self.receiver.recv() != step:
             pass
 
     def ended(self) -> int:
@@ -72,7 +74,7 @@ class Child:
 
 @pytest.fixture
 def start():
-    """Train in another process; whatever happens, it does not outlive the test."""
+    """Train in another process, which is killed at the end of the test."""
     children = []
 
     def begin(*args, **options) -> Child:
@@ -102,7 +104,7 @@ def same(left, right) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_the_run_goes_on_exactly(tmp_path, start, uninterrupted, number):
+def test_a_signal_saves_and_the_run_resumes_exactly(tmp_path, start, uninterrupted, number):
     child = start(tmp_path, slow=0.3)
     child.reached(2)
     with pytest.raises(TrainingError, match=f"process {child.process.pid} is training in this folder"):
@@ -126,11 +128,11 @@ def test_a_second_signal_stops_at_once(tmp_path, start):
     toy.toy_fit(tmp_path, steps=2)  # nothing is in the way of a new run
 
 
-def mortal(told: Connection, folder: Path, instant: int, settings: dict) -> None:
-    """Train, and die at the n-th instant of all that makes up the saves; a file being written is left half written."""
+def dies_in_a_save(sender: Connection, folder: Path, instant: int, settings: dict) -> None:
+    """Train, and die at the n-th call that saving makes; a file being written is left half written."""
     instants = itertools.count(1)
 
-    def fateful(action):
+    def dying(action):
         def act(*args, **kwargs):
             found = action(*args, **kwargs)
             if next(instants) == instant:
@@ -142,28 +144,28 @@ def mortal(told: Connection, folder: Path, instant: int, settings: dict) -> None
         return act
 
     for module, name in ((state, "save_file"), (state, "sha256"), (files, "fsync"), (files, "remove")):
-        setattr(module, name, fateful(getattr(module, name)))
-    work(told, folder, 8, 0.0, settings)
+        setattr(module, name, dying(getattr(module, name)))
+    work(sender, folder, 8, 0.0, settings)
 
 
-def test_death_in_the_middle_of_a_save(tmp_path):
+def test_sigkill_during_a_save(tmp_path):
     options = {"save_every": 1}
     context = multiprocessing.get_context("fork")
     training = tmp_path / "training"
     instants = random.Random(3)
     halves = 0
     for _ in range(12):
-        heard, told = context.Pipe(duplex=False)
-        process = context.Process(target=mortal, args=(told, tmp_path, instants.randrange(1, 30), options))
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=dies_in_a_save, args=(sender, tmp_path, instants.randrange(1, 30), options))
         process.start()
-        told.close()
+        sender.close()
         process.join(20)
         assert process.exitcode == -signal.SIGKILL
         halves += bool(list(training.glob("*.partial")))
         last = 0
-        while heard.poll():
+        while receiver.poll():
             try:
-                last = heard.recv()
+                last = receiver.recv()
             except EOFError:
                 break
         saved = load_latest(training).state["status"]["step"] if states(training) else 0

@@ -1,4 +1,4 @@
-"""What a run leaves to read."""
+"""metrics.jsonl, curves, experiment trackers and the progress line."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from headway.training.progress import ProgressLine, format_seconds
 from headway.training.protocols import Status
 
 
-def test_a_log_goes_on_from_where_its_state_was(tmp_path):
+def test_a_log_is_truncated_to_the_length_in_its_state(tmp_path):
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)
     log.write({"step": 1, "loss": 0.5})
@@ -24,17 +24,17 @@ def test_a_log_goes_on_from_where_its_state_was(tmp_path):
         "scores": {"f1": None},
     }
     again = MetricsLog(path, length=length)
-    assert again.history == [{"step": 1, "loss": 0.5}] and path.stat().st_size == length and again.losses == []
+    assert again.history == [{"step": 1, "loss": 0.5}] and path.stat().st_size == length and again.problems == []
     assert MetricsLog(path).history == [] and path.stat().st_size == 0
 
 
-def test_a_damaged_log_is_told_not_fatal(tmp_path):
+def test_a_damaged_log_is_reported_and_not_fatal(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\x00ep": 2\n{"step": 3}\n')
     log = MetricsLog(path, length=path.stat().st_size + 7)
     assert log.history == [{"step": 1}, {"step": 3}]
     assert [problem.partition("metrics.jsonl")[2] for problem in log.problems] == [
-        ": 7 bytes of the log are lost",
+        ": 7 bytes at the end of the log are missing",
         ":2: this line of the log is damaged",
     ]
 
@@ -53,13 +53,13 @@ def test_curves_show_loss_and_scores(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio"])
-def test_a_missing_board_names_its_package(tmp_path, monkeypatch, name):
+def test_a_missing_tracker_names_its_package(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=f"pip install {name}"):
         make_tracker(name, tmp_path)
 
 
-def test_a_board_gets_metrics_and_scores(tmp_path, monkeypatch):
+def test_a_tracker_gets_metrics_and_scores(tmp_path, monkeypatch):
     calls: list[tuple] = []
     board = SimpleNamespace(
         init=lambda **options: calls.append(("init", options)),
@@ -80,7 +80,7 @@ def test_a_board_gets_metrics_and_scores(tmp_path, monkeypatch):
     ]
 
 
-def test_plain_lines_when_nobody_watches(capsys):
+def test_plain_lines_without_a_terminal(capsys):
     line = ProgressLine(unit="tokens", score="bleu", every=0.0)
     status = Status(nn.Identity(), step=5, steps=20, elapsed=10.0)
     line.on_start(status)
@@ -94,7 +94,7 @@ def test_plain_lines_when_nobody_watches(capsys):
     ]
 
 
-def test_plain_lines_come_now_and_then(capsys):
+def test_plain_lines_at_intervals(capsys):
     line = ProgressLine(every=1000.0)
     for step in range(1, 5):
         line.on_log(Status(nn.Identity(), step=step, steps=9), {"loss": 1.0})

@@ -1,4 +1,4 @@
-"""The loop: exact gradients whatever the split, its rhythm, its listeners, its log."""
+"""The loop: gradients independent of the split, intervals, callbacks, log."""
 
 import json
 import runpy
@@ -37,7 +37,7 @@ def trained(folder: Path, *, model: nn.Module | None = None, **options) -> tuple
 
 
 def mean_of_means(model: nn.Module, batch) -> Loss:
-    """The mistake the loop must not make: each micro-batch counts the same, however few predictions it has."""
+    """A wrong loss that weights each micro-batch equally, whatever its number of predictions."""
     found = toy.toy_loss(model, batch)
     return Loss(total=found.total / batch.count * 10)
 
@@ -85,7 +85,7 @@ def test_every_example_once_an_epoch(tmp_path):
     assert sorted(source.seen) == [(epoch, index) for epoch in range(2) for index in range(22)]
 
 
-def test_recomputed_blocks_give_the_same_gradients(tmp_path):
+def test_checkpointed_blocks_give_the_same_gradients(tmp_path):
     def run(folder: str, **options) -> dict:
         model = toy.ToyModel(dropout=0.3)
         calls = []
@@ -103,20 +103,20 @@ def test_recomputed_blocks_give_the_same_gradients(tmp_path):
 # rhythm and listeners
 
 
-def test_listeners_hear_everything_in_order(tmp_path):
-    heard = []
+def test_callbacks_are_called_in_order(tmp_path):
+    calls = []
 
     class Everything:
         def __getattr__(self, name: str):
             if not name.startswith("on_"):
                 raise AttributeError(name)
-            return lambda status, *details: heard.append((name[3:], status.step))
+            return lambda status, *details: calls.append((name[3:], status.step))
 
-    only_steps = SimpleNamespace(on_step=lambda status: heard.append(("other", status.step)))
+    only_steps = SimpleNamespace(on_step=lambda status: calls.append(("other", status.step)))
     rhythm = {"steps": 3, "eval_every": 2, "save_every": 2, "log_every": 2}
     toy.toy_fit(tmp_path, evaluate=toy.toy_evaluate, callbacks=[Everything(), only_steps], **rhythm)
     steps = [[("step", step), ("other", step)] for step in (1, 2, 3)]
-    assert heard == [
+    assert calls == [
         ("start", 0),
         *steps[0],
         *steps[1],
@@ -147,7 +147,7 @@ def test_states_by_time(tmp_path, monkeypatch):
 
 
 def test_saving_by_the_clock_costs_at_most_three_percent(tmp_path, monkeypatch):
-    """A save takes 3 s here, so that states come 100 s apart though 30 were asked for; and that is said."""
+    """A save takes 3 s here, so states are saved every 100 s instead of 30, with a warning."""
     now, saved, said = [0.0], [], []
     monkeypatch.setattr(loop, "monotonic", lambda: now[0])
     save = loop.save_state
@@ -169,7 +169,7 @@ def test_saving_by_the_clock_costs_at_most_three_percent(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_learns(tmp_path, precision):
+def test_half_precision_trains(tmp_path, precision):
     seen = set()
 
     def loss(model: nn.Module, batch) -> Loss:

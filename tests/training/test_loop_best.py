@@ -1,4 +1,4 @@
-"""The loop: what is evaluated, and which weights are kept."""
+"""The loop: evaluation, and the weights at the end."""
 
 import runpy
 from pathlib import Path
@@ -30,7 +30,7 @@ def scripted(*values: float):
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_best_weights_come_back_and_patience_ends_the_run(tmp_path, average):
+def test_best_weights_are_restored_and_patience_ends_the_run(tmp_path, average):
     evaluate, seen = scripted(0.1, 0.5, float("nan"), 0.5, 0.4, 0.9)
     model = toy.ToyModel()
     options = {"eval_every": 2, "patience": 3, "average": average}
@@ -49,7 +49,7 @@ def test_lower_may_be_better(tmp_path):
     assert (result.best, result.stopped_by, len(seen)) == (0.2, "steps", 3)
 
 
-def test_averaged_weights_are_left_when_nothing_is_scored(tmp_path):
+def test_the_ema_is_the_result_without_a_score(tmp_path):
     model = toy.ToyModel()
     toy.toy_fit(tmp_path, model=model, average=0.9)
     state = load_state(states(tmp_path / "training")[0])
@@ -57,14 +57,14 @@ def test_averaged_weights_are_left_when_nothing_is_scored(tmp_path):
     assert not torch.equal(model.embed.weight, state["model"]["embed.weight"])
 
 
-def test_evaluating_changes_nothing(tmp_path):
+def test_evaluation_does_not_change_training(tmp_path):
     rare, often = toy.ToyModel(), toy.ToyModel()
     toy.toy_fit(tmp_path / "rare", model=rare)
     toy.toy_fit(tmp_path / "often", model=often, evaluate=toy.toy_evaluate, eval_every=1)
     assert toy.close(rare.state_dict(), often.state_dict(), 0.0)
 
 
-def test_a_lost_best_file_is_told(tmp_path):
+def test_a_missing_best_file_is_reported(tmp_path):
     evaluate, _ = scripted(0.5, 0.2, 0.1)
 
     class Vandal:
@@ -75,12 +75,12 @@ def test_a_lost_best_file_is_told(tmp_path):
     assert "no longer holds the best weights (of step 5)" in result.history[-1]["warning"]
 
 
-def test_misunderstandings_are_named(tmp_path):
-    with pytest.raises(TrainingError, match="'bleu' was not among those evaluated \\(loss\\)"):
+def test_impossible_arguments_are_named(tmp_path):
+    with pytest.raises(TrainingError, match="'bleu' is not among the evaluated scores \\(loss\\)"):
         toy.toy_fit(tmp_path / "a", evaluate=toy.toy_evaluate, score="bleu")
-    with pytest.raises(TrainingError, match="nothing to evaluate with"):
+    with pytest.raises(TrainingError, match="no evaluate function is given"):
         toy.toy_fit(tmp_path / "b", score="bleu")
     with pytest.raises(TrainingError, match="early stopping needs a score"):
         toy.toy_fit(tmp_path / "c", patience=3)
-    with pytest.raises(TrainingError, match="not a single batch"):
+    with pytest.raises(TrainingError, match="does not fill a single batch"):
         toy.toy_fit(tmp_path / "d", source=toy.ToySource(examples=0))

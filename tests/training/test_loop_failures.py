@@ -1,4 +1,4 @@
-"""The loop when a step cannot be made: no memory for it, or numbers that are not finite."""
+"""The loop when a step fails: out of memory, or non-finite values."""
 
 import json
 import runpy
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_picture")
 
 
 class Cramped(nn.Module):
-    """Has no room for more than two rows; the failed attempt draws from the random stream first."""
+    """Out of memory with more than two rows, after drawing random numbers."""
 
     def __init__(self, model: nn.Module, error: type[Exception], text: str, rows: int = 2) -> None:
         super().__init__()
@@ -60,27 +60,27 @@ def test_out_of_memory_halves_the_micro_batch(tmp_path, error, text):
     assert load_state(states(tmp_path / "cramped" / "training")[0])["stepper"]["accumulate"] == 2
 
 
-def test_out_of_memory_with_one_example_is_told(tmp_path):
+def test_out_of_memory_with_one_example_is_reported(tmp_path):
     with pytest.raises(TrainingError, match="single example"):
         toy.toy_fit(tmp_path, model=Cramped(toy.ToyModel(), MemoryError, "", rows=0))
 
 
-def test_out_of_memory_where_no_smaller_batch_helps_is_told(tmp_path):
+def test_out_of_memory_where_no_smaller_batch_helps_is_reported(tmp_path):
     def evaluate(model: nn.Module) -> dict[str, float]:
         return {"score": float(torch.empty(2**60).sum())}
 
-    with pytest.raises(TrainingError, match=r"an evaluation or a save.*saved before is whole"):
+    with pytest.raises(TrainingError, match=r"an evaluation or a save.*earlier states are intact"):
         toy.toy_fit(tmp_path, evaluate=evaluate, steps=4, save_every=1, eval_every=2)
     assert load_state(states(tmp_path / "training")[0])["status"]["step"] == 1
 
 
-def test_other_errors_are_not_taken_for_it(tmp_path):
+def test_other_errors_are_not_out_of_memory(tmp_path):
     with pytest.raises(RuntimeError, match="shapes differ"):
         toy.toy_fit(tmp_path, model=Cramped(toy.ToyModel(), RuntimeError, "shapes differ"))
 
 
-def test_what_ranks_before_have_noted_is_taken_up(tmp_path):
-    """Their trials are those of torture; here, what else may stand in the note."""
+def test_the_saved_split_is_used_after_a_restart(tmp_path):
+    """Invalid contents of the file; restarts themselves are in tests/torture."""
     note = tmp_path / "training" / SPLIT_FILE
     note.parent.mkdir()
     note.write_text(json.dumps({"accumulate": 3}))
@@ -109,7 +109,7 @@ def test_a_huge_learning_rate_stops_before_the_update(tmp_path):
 
 
 class Poisoned(nn.Module):
-    """Finite going forward, not so going back."""
+    """Finite in forward, not in backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def test_a_gradient_that_is_not_finite_is_named(tmp_path):
     assert toy.close(before, model.state_dict(), 0.0)
 
 
-def test_minus_infinity_in_a_mask_is_not_blamed(tmp_path):
+def test_minus_infinity_in_a_mask_is_not_reported(tmp_path):
     class Masked(nn.Module):
         def __init__(self) -> None:
             super().__init__()

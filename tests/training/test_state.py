@@ -137,7 +137,7 @@ def test_damage_falls_back_one_and_says_so(two, damage, file):
     assert (
         len(loaded.warnings) == 1
         and "state-20" in loaded.warnings[0]
-        and "going back to state-10" in loaded.warnings[0]
+        and "resuming from state-10" in loaded.warnings[0]
     )
     assert [path.name for path in states(two)] == ["state-10"] and (two / "state-20.damaged").is_dir()
     save_state(two, 20, example(20), keep=2)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from headway.files import BLAKE2B, atomic_write, file_hash
 
 WHERE = "where"
 CHUNK = 1 << 20
@@ -75,7 +76,7 @@ def _same(path: Path, entry: Mapping[str, Any]) -> bool:
     return (
         not path.is_symlink()
         and bool(path.stat().st_size == entry["bytes"])
-        and file_hash(path).hexdigest() == entry["checksum"]
+        and file_hash(path, BLAKE2B).hexdigest() == entry["checksum"]
     )
 
 
@@ -87,22 +88,10 @@ def file_names(fields: Iterable[str]) -> set[str]:
     return {f"{WHERE}.bin", *(f"{name}{end}" for name in names for end in (".bin", ".offsets.bin"))}
 
 
-def file_hash(path: Path) -> hashlib.blake2b:
-    hasher = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher
-
-
 def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:
     """JSON with a checksum of itself, replaced whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump({**value, "seal": _seal(value)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with atomic_write(path) as partial:
+        partial.write_text(json.dumps({**value, "seal": _seal(value)}), encoding="utf-8")
 
 
 def read_checksummed(path: Path) -> dict[str, Any] | None:

@@ -7,19 +7,19 @@ on from there. Idea: a database's write-ahead log and its checkpoints.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from headway.data.checksums import WHERE, file_hash, file_names, is_intact, mapped, read_checksummed, write_checksummed
+from headway.data.checksums import WHERE, file_names, is_intact, mapped, read_checksummed, write_checksummed
 from headway.errors import DataError, HeadwayError
+from headway.files import BLAKE2B, LockedError, file_hash, lock
 
 INDEX = "index.json"
 MARK = "mark.json"
@@ -40,15 +40,14 @@ class StoreWriter:
         self._names: dict[str, int] = {}
         self._marked = False
         self._fresh = 0  # bytes since the last mark
+        self._lock = ExitStack()
 
     def __enter__(self) -> Self:
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder, os.O_RDONLY)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._lock)
+                self._lock.enter_context(lock(self.folder.with_name(f"{self.folder.name}.lock")))
+            except LockedError:
                 raise DataError(f"{self.target}: another process is preparing the data there; wait for it.") from None
             if not self._take_up():
                 for file in self.folder.iterdir():
@@ -61,7 +60,7 @@ class StoreWriter:
             tail.file.close()
         if kind is not None and (not self._marked or issubclass(kind, HeadwayError)):
             shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self._lock)
+        self._lock.close()
 
     def add(self, example: Mapping[str, Any]) -> None:
         """One-dimensional arrays of whole numbers by field; the entry "where" (`file:line`) is the example's place."""
@@ -164,7 +163,7 @@ class _Tail:
 
     def __init__(self, path: Path) -> None:
         self.file = path.open("ab")
-        self.size, self.hasher = path.stat().st_size, file_hash(path)
+        self.size, self.hasher = path.stat().st_size, file_hash(path, BLAKE2B)
 
     def write(self, data: bytes) -> None:
         self.file.write(data)

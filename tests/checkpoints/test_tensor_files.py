@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import save_file
 from support.watch import PICKLES, Canary
 
-from headway.checkpoints import TensorFiles, save_tensors, sha256
+from headway.checkpoints import TensorFiles, save_tensors
 from headway.errors import CheckpointError
+from headway.files import sha256
 
 INDEX = "model.safetensors.index.json"
 

@@ -72,8 +72,13 @@ def save_json(path: str | os.PathLike[str], value: Any, *, sort_keys: bool = Fal
 
 def save_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8, atomically."""
+    save_bytes(path, text.encode())
+
+
+def save_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file, atomically."""
     with _write_errors(Path(path)), atomic_write(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.write_bytes(content)
 
 
 @contextmanager

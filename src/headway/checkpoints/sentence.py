@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
-from headway.checkpoints.save import save_text
+from headway.checkpoints.save import save_bytes
 from headway.errors import CheckpointError, ConfigError
 
 Pooling = Literal["mean", "first", "last"]
@@ -64,7 +64,7 @@ def copy_sentence_files(source: Path | None, target: Path) -> None:
     names += [f"{module['path']}/config.json" for module in _modules(source) if module["path"]]
     for name in names:
         if (source / name).is_file():
-            save_text(target / name, (source / name).read_text(encoding="utf-8"))
+            save_bytes(target / name, (source / name).read_bytes())
 
 
 def _modules(folder: Path) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.checkpoints import replacing, save_json
+from headway.checkpoints import save_bytes, save_json
 from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import InputError
 from headway.preprocess.image_processor import NAME as IMAGE_FILE
@@ -55,8 +55,7 @@ class Processor:
 
     def save(self, folder: Path) -> None:
         for name, content in self.files.items():
-            with replacing(folder / name) as draft:
-                draft.write_bytes(content)
+            save_bytes(folder / name, content)
         if self.tokenizer is not None:
             self.tokenizer.save(folder)
         if self.image is not None and not self.files.keys() & {IMAGE_FILE, COMBINED_FILE}:

@@ -97,7 +97,7 @@ def random_model(config: ModelConfig) -> nn.Module:
 def generated(model: nn.Module, **settings: object) -> list[list[list[int]]]:
     prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7], [1, 8, 2, 8]]
     chosen = GenerationSettings(max_new_tokens=12, **settings)
-    if hasattr(model, "new_cache"):
+    if not model.reads_source:
         return [[h.ids for h in answer] for answer in generate(model, prompts, chosen)]
     answers = generate(model, [[1]] * len(prompts), chosen, sources=prompts)
     return [[h.ids for h in answer] for answer in answers]
@@ -114,25 +114,27 @@ def test_tokens_and_logits_equal_the_plain_step(name: str) -> None:
     plain, beams = generated(model), generated(model, beams=3, n=2)
     caches = [prefilled(model) for _ in range(2)]
     tokens = [torch.randint(VOCAB, (2, width)) for width in (1, 3, 1)]
-    expected = [decoder_of(model).step(ids, caches[0], last=False) for ids in tokens]
+    expected = [decoder_of(model).step(ids, caches[0], every=True) for ids in tokens]
     prepare(model)
-    got = [decoder_of(model).step(ids, caches[1], last=False) for ids in tokens]
+    got = [decoder_of(model).step(ids, caches[1], every=True) for ids in tokens]
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
+    assert caches[0].lengths == caches[1].lengths
     for ours, theirs in zip(caches[1].layers, caches[0].layers, strict=True):
-        torch.testing.assert_close(ours.keys, theirs.keys, atol=2e-4, rtol=1e-4)
+        for row, length in enumerate(caches[0].lengths):
+            torch.testing.assert_close(ours.keys[row, :, :length], theirs.keys[row, :, :length], atol=2e-4, rtol=1e-4)
     assert generated(model) == plain and generated(model, beams=3, n=2) == beams
     assert unsupported_reason(model) is None and decoder_of(model).step._compiled is not None, "the plain step ran"
 
 
 def prefilled(model: nn.Module):
-    """A cache after a padded prompt."""
-    ids, mask = torch.tensor([[5, 6, 7, 8], [0, 0, 9, 3]]), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]).bool()
-    if hasattr(model, "new_cache"):
-        cache = model.new_cache()
-        model.step(ids, cache, mask=mask)
+    """A cache after prompts, or sources, of different lengths."""
+    ids = torch.tensor([[5, 6, 7, 8], [9, 3, 0, 0]])
+    if not model.reads_source:
+        cache = model.new_cache(2)
+        model.step(ids, cache, lengths=[4, 2])
     else:
-        cache = model.start(ids.flip(0), mask=mask.flip(0).flip(1))
+        cache = model.encode_to_cache(ids, padding_mask=torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]))
         model.step(torch.ones(2, 1, dtype=torch.long), cache)
     return cache
 
@@ -141,7 +143,7 @@ def prefilled(model: nn.Module):
 def test_last_logits_equal_the_last_of_all() -> None:
     model = prepare(random_model(CONFIGS["llama"]))
     ids, caches = torch.randint(VOCAB, (2, 3)), [prefilled(model) for _ in range(2)]
-    torch.testing.assert_close(model.step(ids, caches[0]), model.step(ids, caches[1], last=False)[:, -1])
+    torch.testing.assert_close(model.step(ids, caches[0]), model.step(ids, caches[1], every=True)[:, -1])
 
 
 @pytest.mark.parametrize("threads", [2, 3])
@@ -176,7 +178,7 @@ def test_an_unsupported_model_keeps_its_plain_step(change: str) -> None:
     prepare(model)
     assert generated(model) == plain
     reason = unsupported_reason(model)
-    assert reason is not None and ("dynamic" if change == "dynamic" else "LoRALinear") in reason
+    assert reason is not None and ("length" if change == "dynamic" else "LoRALinear") in reason
 
 
 def test_a_recurrent_model_is_unchanged() -> None:

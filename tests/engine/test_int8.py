@@ -93,7 +93,7 @@ def test_compiled_and_plain_steps_agree_on_converted_weights(weights: str, monke
     model, ids = prepare(decoder(), weights), torch.randint(60, (2, 9))
 
     def logits() -> torch.Tensor:
-        cache = model.new_cache()
+        cache = model.new_cache(2)
         model.step(ids[:, :5], cache)
         return torch.stack([model.step(ids[:, i : i + 1], cache) for i in range(5, 9)])
 

@@ -51,7 +51,7 @@ def test_logits_equal_those_without_the_cache():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
     ids = [*FIRST[:15], 25, 26, 27]
-    fresh, reused = MODEL.new_cache(), MODEL.new_cache()
+    fresh, reused = MODEL.new_cache(1), MODEL.new_cache(1)
     with torch.no_grad():
         known = prefixes.restore(MODEL, ids, reused)
         assert known == 15
@@ -85,7 +85,7 @@ def test_entries_are_copies():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
     kept = [(k.clone(), v.clone()) for k, v in prefixes._entries[0].layers]
-    cache = MODEL.new_cache(capacity=64)
+    cache = MODEL.new_cache(1, capacity=64)
     prefixes.restore(MODEL, [*FIRST, 3], cache)
     for layer in cache.layers:
         layer.keys.fill_(7.0)
@@ -109,10 +109,10 @@ def test_changed_weights_invalidate_entries():
     old = write(FIRST, prefixes, model=model)
     with torch.no_grad():
         model.stack.blocks[0].attention.value.weight.mul_(-2)
-    assert prefixes.restore(model, [*FIRST, 1], model.new_cache()) == 0
+    assert prefixes.restore(model, [*FIRST, 1], model.new_cache(1)) == 0
     assert write(FIRST, prefixes, model=model) == write(FIRST, model=model)
     assert write(FIRST, model=model) != old, "control: the change has an effect"
-    assert prefixes.restore(MODEL, [*FIRST, 1], MODEL.new_cache()) == 0, "an entry of another model"
+    assert prefixes.restore(MODEL, [*FIRST, 1], MODEL.new_cache(1)) == 0, "an entry of another model"
 
 
 def test_the_least_recently_used_entry_is_evicted_first():
@@ -123,10 +123,10 @@ def test_the_least_recently_used_entry_is_evicted_first():
     starts = [[i, *FIRST[1:]] for i in (21, 22, 23)]
     write(starts[0], prefixes)
     write(starts[1], prefixes)
-    assert prefixes.restore(MODEL, [*starts[0], 5], MODEL.new_cache()) > 0  # used again, so 22 is now the oldest
+    assert prefixes.restore(MODEL, [*starts[0], 5], MODEL.new_cache(1)) > 0  # used again, so 22 is now the oldest
     write(starts[2], prefixes)
     assert prefixes.nbytes <= prefixes.limit and len(prefixes) == 2
-    known = [prefixes.restore(MODEL, [*start, 5], MODEL.new_cache()) > 0 for start in starts]
+    known = [prefixes.restore(MODEL, [*start, 5], MODEL.new_cache(1)) > 0 for start in starts]
     assert known == [True, False, True]
     tiny = PrefixCache(limit=size // 2)
     write(FIRST, tiny)
@@ -146,8 +146,8 @@ def test_a_conversation_is_stored_once():
 def test_short_prefixes_batches_and_sources_are_not_stored():
     prefixes = PrefixCache()
     write(FIRST, prefixes)
-    assert prefixes.restore(MODEL, [*FIRST[: MIN_PREFIX - 1], 29], MODEL.new_cache()) == 0
-    assert prefixes.restore(MODEL, [29, *FIRST], MODEL.new_cache()) == 0
+    assert prefixes.restore(MODEL, [*FIRST[: MIN_PREFIX - 1], 29], MODEL.new_cache(1)) == 0
+    assert prefixes.restore(MODEL, [29, *FIRST], MODEL.new_cache(1)) == 0
     generate(MODEL, [FIRST, FIRST[:5]], GREEDY, prefixes=prefixes)
     assert len(prefixes) == 1, "a batch of requests is not stored"
     translator = tiny_translator()

@@ -18,9 +18,9 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.collect import collect
 from headway.explain.token_text import tokens
-from headway.layers.positions import RelativeBiasConfig
+from headway.layers.score_bias import RelativeBiasConfig
 from headway.models.build import build
-from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, StackConfig
+from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, LayerConfig, StackConfig
 from headway.models.recipes import Size, block, decoder
 from headway.preprocess.text import Tokenizer
 
@@ -141,7 +141,7 @@ def test_biases_windows_and_groups(bias: str) -> None:
         2,
         causal=True,
         score_bias={"alibi": "alibi", "relative": RelativeBiasConfig()}.get(bias),
-        windows=(3, None) if bias == "window" else (),
+        per_layer=(LayerConfig(window=3), LayerConfig()) if bias == "window" else (),
     )
     config = DecoderConfig(EmbeddingConfig(20, 32), stack, LanguageHeadConfig())
     model = build(config)

@@ -102,7 +102,7 @@ def test_coverage_stops_listening(translator):
     taps = [m for name, m in translator.named_modules() if name.endswith("cross.weights")]
     chosen = GenerationSettings(max_new_tokens=3, beams=2, coverage_penalty=0.4)
     generate(translator, [[1]], chosen, sources=[[4]])
-    assert not any(tap.listening for tap in taps)
+    assert not any(tap.hooked for tap in taps)
 
 
 def test_coverage_needs_a_source(gpt2):

@@ -89,7 +89,7 @@ def test_the_model_is_left_as_it_was() -> None:
     first, second = (by_head(head_importance(subject.model, subject.inputs, logit(1))) for _ in range(2))
     assert first == second  # no dropout
     assert [module.training for module in subject.model.modules()] == before
-    assert not any(tap.listening for tap in taps_of(subject.model).values())
+    assert not any(tap.hooked for tap in taps_of(subject.model).values())
     assert all(parameter.grad is None for parameter in subject.model.parameters())
 
 

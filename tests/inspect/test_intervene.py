@@ -35,7 +35,9 @@ def without_branch(subject: Subject, part: str, monkeypatch: pytest.MonkeyPatch)
     assert isinstance(residual, Residual)
     with monkeypatch.context() as patched:
         patched.setattr(
-            residual, "forward", lambda x, f, *, padding_mask=None: residual.norm(x) if residual.post else x
+            residual,
+            "forward",
+            lambda x, branch, padding_mask=None, modulated=None: residual.norm(x) if residual.post else x,
         )
         return subject.logits()
 
@@ -176,7 +178,7 @@ def test_hooks_are_gone_after_an_error_inside_and_in_the_pass(gpt2: Subject) -> 
         raise ZeroDivisionError
     with pytest.raises(InputError, match=r"takes a value of shape \(2, 7, 24\), not \(2, 6, 24\)"):
         under(gpt2, patch(gpt2.model, STREAM, torch.zeros(2, 6, 24)))
-    assert not any(tap.listening for tap in taps_of(gpt2.model).values())
+    assert not any(tap.hooked for tap in taps_of(gpt2.model).values())
     assert torch.equal(gpt2.logits(), plain)
 
 
@@ -194,7 +196,7 @@ def test_errors_name_the_cause(gpt2: Subject) -> None:
         under(gpt2, steer(model, STREAM, torch.ones(24), positions=[9]))
     with pytest.raises(InputError, match="never fired"), ablate(model, "stack.blocks.0.attention"):
         pass
-    assert not any(tap.listening for tap in taps_of(model).values())
+    assert not any(tap.hooked for tap in taps_of(model).values())
 
 
 def test_a_recurrent_alignment_can_be_recorded_but_not_replaced() -> None:

@@ -1,7 +1,5 @@
 """Recording: the selected values at taps, without changing them, and without hooks left behind."""
 
-import sys
-
 import pytest
 import torch
 from support.subjects import Subject, make
@@ -10,6 +8,7 @@ from torch import Tensor, nn
 import headway
 from headway.errors import InputError
 from headway.inspect import patch, record
+from headway.layers import attend
 from headway.layers.attend import repeat_groups
 from headway.layers.attention import Attention
 from headway.layers.tap import Tap
@@ -103,7 +102,7 @@ def test_selection_while_stepping_with_a_cache() -> None:
     with torch.no_grad():
         with record(model, WEIGHTS) as at_once:
             model(ids)
-        cache = model.new_cache()
+        cache = model.new_cache(2)
         with record(model, WEIGHTS, heads=[2], queries=[-1]) as steps:
             for chunk in ids.split(3, dim=1):
                 model.step(chunk, cache)
@@ -113,26 +112,19 @@ def test_selection_while_stepping_with_a_cache() -> None:
 
 
 def test_only_the_selection_is_computed(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["headway.inspect.record"]
-    computed, real = [], module.attention_weights
-
-    def spy(q: Tensor, k: Tensor, **more: object) -> tuple[Tensor, Tensor]:
-        computed.append((tuple(q.shape), tuple(k.shape)))
-        return real(q, k, **more)
-
-    monkeypatch.setattr(module, "attention_weights", spy)
-    monkeypatch.setattr("headway.layers.attention.attention_weights", lambda *_, **__: pytest.fail("the whole"))
+    computed = []
+    real = attend.softmax
+    monkeypatch.setattr(attend, "softmax", lambda scores: computed.append(tuple(scores.shape)) or real(scores))
     whole(gpt2, "stack.blocks.1.attention.[sw]*", heads=[2], queries=[4])
-    assert computed == [((2, 1, 1, 6), (2, 1, 7, 6))]  # scores and weights in one call
+    assert computed == [(2, 1, 1, 7)]  # scores and weights in one call
 
 
 def test_memory_is_bounded_before_it_is_taken(gpt2: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     one = 2 * 4 * 7 * 7 * 4  # bytes of a layer's weights
     assert len(whole(gpt2, "*.weights", limit=3 * one)) == 3
     computed = []
-    module = sys.modules["headway.inspect.record"]
-    real = module.attention_weights
-    monkeypatch.setattr(module, "attention_weights", lambda *a, **k: computed.append(1) or real(*a, **k))
+    real = attend.softmax
+    monkeypatch.setattr(attend, "softmax", lambda scores: computed.append(1) or real(scores))
     with pytest.raises(
         InputError, match=rf"blocks\.2\.attention\.weights takes {one:,} bytes .* limit={3 * one - 1:,}"
     ):
@@ -146,11 +138,11 @@ def test_memory_is_bounded_before_it_is_taken(gpt2: Subject, monkeypatch: pytest
 def test_values_of_a_cache_are_not_overwritten() -> None:
     subject = make("llama")
     model, ids = subject.model, subject.inputs["inputs"]
-    cache = model.new_cache(capacity=16)
+    cache = model.new_cache(2, capacity=16)
     with torch.no_grad(), record(model, "stack.blocks.0.attention.k") as seen:
         model.step(ids, cache)
         before = seen["stack.blocks.0.attention.k"][0].clone()
-        cache.truncate(2)
+        cache.truncate([2, 2])
         model.step(ids.flip(1), cache)
     assert torch.equal(seen["stack.blocks.0.attention.k"][0], before)
 
@@ -160,7 +152,7 @@ def test_hooks_are_removed_on_exit_also_after_an_error(gpt2: Subject) -> None:
         assert hooked(gpt2.model)
         raise ZeroDivisionError
     assert hooked(gpt2.model) == []
-    assert not any(tap.listening for tap in gpt2.model.modules() if isinstance(tap, Tap))
+    assert not any(tap.hooked for tap in gpt2.model.modules() if isinstance(tap, Tap))
 
 
 def test_a_name_that_is_not_there_gets_suggestions(gpt2: Subject) -> None:

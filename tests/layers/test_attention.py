@@ -10,16 +10,22 @@ from torch import Tensor, nn
 from headway.layers import attention as attention_module
 from headway.layers.attention import Attention, AttentionConfig
 from headway.layers.cache import LayerCache
+from headway.layers.context import Context
 from headway.layers.masks import CAUSAL, Mask, padding
 from headway.layers.norms import NormConfig
-from headway.layers.positions import Rotary, RotaryConfig
+from headway.layers.positions import positions_of
+from headway.layers.rotary import Rotary, RotaryConfig
 
 WIDTH, LENGTH = 12, 6
 
 
-def make(**config: object) -> Attention:
+def make(*, cross: bool = False, **config: object) -> Attention:
     settings = {"heads": 4, "head_size": 3, **config}
-    return Attention(WIDTH, AttentionConfig(**settings)).eval()  # type: ignore[arg-type]
+    return Attention(WIDTH, AttentionConfig(**settings), cross=cross).eval()  # type: ignore[arg-type]
+
+
+def run(layer: Attention, x: Tensor, *, cache: LayerCache | None = None, **context: object) -> Tensor:
+    return layer(x, Context(**context), cache=cache)  # type: ignore[arg-type]
 
 
 def inputs(dtype: torch.dtype = torch.float32) -> Tensor:
@@ -28,7 +34,7 @@ def inputs(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @pytest.mark.parametrize("cross", [False, True])
 def test_it_is_torchs_multi_head_attention(cross: bool) -> None:
-    ours, theirs = make(), nn.MultiheadAttention(WIDTH, 4, batch_first=True).eval()
+    ours, theirs = make(cross=cross), nn.MultiheadAttention(WIDTH, 4, batch_first=True).eval()
     with torch.no_grad():
         theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
         theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
@@ -39,7 +45,9 @@ def test_it_is_torchs_multi_head_attention(cross: bool) -> None:
     keep = torch.ones(2, source.shape[1], dtype=torch.bool)
     keep[0, -2:] = False
     expected, _ = theirs(x, source, source, key_padding_mask=~keep)
-    torch.testing.assert_close(ours(x, memory=memory if cross else None, mask=padding(keep)), expected)
+    torch.testing.assert_close(
+        run(ours, x, memory=memory, **{"memory_mask" if cross else "mask": padding(keep)}), expected
+    )
 
 
 @pytest.mark.parametrize("kv_heads", [2, 1])
@@ -53,7 +61,7 @@ def test_grouped_and_multi_query_are_repeated_heads(kv_heads: int) -> None:
                 few = getattr(getattr(grouped, name), leaf).unflatten(0, (kv_heads, 3))
                 getattr(getattr(whole, name), leaf).copy_(few.repeat_interleave(4 // kv_heads, dim=0).flatten(0, 1))
     x = inputs()
-    torch.testing.assert_close(grouped(x, mask=CAUSAL), whole(x, mask=CAUSAL))
+    torch.testing.assert_close(run(grouped, x, mask=CAUSAL), run(whole, x, mask=CAUSAL))
     assert grouped.key.weight.shape[0] == kv_heads * 3
 
 
@@ -65,28 +73,30 @@ def test_bias_names_the_projections_that_have_one() -> None:
 def test_permutation_equivariant_without_positions_and_not_with() -> None:
     x, order = inputs(), torch.tensor([3, 0, 5, 1, 4, 2])
     plain = make()
-    torch.testing.assert_close(plain(x[:, order]), plain(x)[:, order])
-    rotary = Rotary(4, RotaryConfig())(torch.arange(LENGTH)[None], LENGTH, dtype=x.dtype)
+    torch.testing.assert_close(run(plain, x[:, order]), run(plain, x)[:, order])
+    rotary = Rotary(4, RotaryConfig())(positions_of(LENGTH, device=x.device), dtype=x.dtype)
     turned = make(heads=3, head_size=4)
-    assert not torch.allclose(turned(x[:, order], rotary=rotary), turned(x, rotary=rotary)[:, order], atol=1e-3)
-    assert not torch.allclose(plain(x[:, order], mask=CAUSAL), plain(x, mask=CAUSAL)[:, order], atol=1e-3)
+    assert not torch.allclose(
+        run(turned, x[:, order], rotary=rotary), run(turned, x, rotary=rotary)[:, order], atol=1e-3
+    )
+    assert not torch.allclose(run(plain, x[:, order], mask=CAUSAL), run(plain, x, mask=CAUSAL)[:, order], atol=1e-3)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 def test_cached_is_uncached(chunk: int) -> None:
     layer = make(kv_heads=2, qk_norm=NormConfig("rms"))
     x, cache = inputs(), LayerCache()
-    steps = [layer(x[:, at : at + chunk], mask=CAUSAL, cache=cache) for at in range(0, LENGTH, chunk)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), layer(x, mask=CAUSAL))
+    steps = [run(layer, x[:, at : at + chunk], mask=CAUSAL, cache=cache) for at in range(0, LENGTH, chunk)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), run(layer, x, mask=CAUSAL))
 
 
 def test_cross_attention_reads_its_source_once() -> None:
-    layer, x, memory, cache = make(), inputs(), torch.randn(2, 9, WIDTH), LayerCache()
-    first = layer(x[:, :1], memory=memory, cache=cache)
+    layer, x, memory, cache = make(cross=True), inputs(), torch.randn(2, 9, WIDTH), LayerCache()
+    first = run(layer, x[:, :1], memory=memory, cache=cache)
     layer.key.register_forward_hook(lambda *_: pytest.fail("the source's keys were computed again"))
-    again = layer(x[:, 1:2], memory=memory, cache=cache)
+    again = run(layer, x[:, 1:2], memory=memory, cache=cache)
     layer.key._forward_hooks.clear()
-    torch.testing.assert_close(torch.cat([first, again], dim=1), layer(x[:, :2], memory=memory))
+    torch.testing.assert_close(torch.cat([first, again], dim=1), run(layer, x[:, :2], memory=memory))
 
 
 def test_gradcheck_of_the_whole_layer() -> None:
@@ -94,7 +104,7 @@ def test_gradcheck_of_the_whole_layer() -> None:
     x = inputs(torch.float64)[:1, :3].detach().requires_grad_()
     bias = torch.randn(1, 4, 3, 3, dtype=torch.float64, requires_grad=True)
     parameters = tuple(layer.parameters())
-    assert torch.autograd.gradcheck(lambda y, b, *_: layer(y, bias=b, mask=CAUSAL), (x, bias, *parameters))
+    assert torch.autograd.gradcheck(lambda y, b, *_: run(layer, y, bias=b, mask=CAUSAL), (x, bias, *parameters))
 
 
 # ---------------------------------------------------------------------------------------- taps
@@ -110,9 +120,9 @@ def listen(layer: Attention, tap: str) -> tuple[list[Tensor], torch.utils.hooks.
 def test_listening_does_not_change_the_output(tap: str, training: bool) -> None:
     layer, x = make(kv_heads=2).train(training), inputs()
     mask = CAUSAL & padding(torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6]))
-    quiet = layer(x, mask=mask)
+    quiet = run(layer, x, mask=mask)
     heard, hook = listen(layer, tap)
-    assert torch.equal(layer(x, mask=mask), quiet)
+    assert torch.equal(run(layer, x, mask=mask), quiet)
     hook.remove()
     shapes = {"weights": (2, 4, 6, 6), "scores": (2, 4, 6, 6), "q": (2, 4, 6, 3), "k": (2, 2, 6, 3), "v": (2, 2, 6, 3)}
     assert [value.shape for value in heard] == [shapes.get(tap, (2, 4, 6, 3))]
@@ -123,7 +133,7 @@ def test_the_weights_that_are_heard_sum_to_one_and_explain_the_output() -> None:
     heard, hook = listen(layer, "weights")
     values, second = listen(layer, "v")
     z, third = listen(layer, "z")
-    layer(x, mask=CAUSAL)
+    run(layer, x, mask=CAUSAL)
     for each in (hook, second, third):
         each.remove()
     torch.testing.assert_close(heard[0].sum(-1), torch.ones(2, 4, LENGTH))
@@ -138,14 +148,14 @@ def test_without_listeners_the_fast_path_is_taken_again(monkeypatch: pytest.Monk
         attention_module, "attention_weights", lambda *a, **kw: calls.append("explicit") or explicit(*a, **kw)
     )
     layer, x = make(), inputs()
-    layer(x)
+    run(layer, x)
     assert calls == []
     _, hook = listen(layer, "weights")
-    layer(x)
+    run(layer, x)
     assert calls == ["explicit"]
     hook.remove()
-    layer(x)
-    assert calls == ["explicit"] and not layer.weights.listening
+    run(layer, x)
+    assert calls == ["explicit"] and not layer.weights.hooked
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
@@ -161,7 +171,7 @@ def test_a_listener_may_replace_what_it_hears(tap: str, dropout: float) -> None:
 
     getattr(layer, tap).register_forward_hook(first)
     z, _ = listen(layer, "z")
-    layer(x)
+    run(layer, x)
     values = (
         layer.value(x)[:, 0].unflatten(-1, (2, 3)).repeat_interleave(2, dim=1)[:, :, None]
     )  # (batch, head, 1, size)
@@ -174,7 +184,7 @@ def test_a_listener_may_replace_what_it_hears(tap: str, dropout: float) -> None:
 def test_replaced_scores_of_a_query_that_sees_nothing_stay_finite() -> None:
     layer, x = make(), inputs()
     layer.scores.register_forward_hook(lambda _m, _i, value: value * 2)
-    got = layer(x, mask=CAUSAL & padding(torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])))
+    got = run(layer, x, mask=CAUSAL & padding(torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])))
     assert torch.isfinite(got).all()
 
 
@@ -182,13 +192,13 @@ def test_replaced_scores_of_a_query_that_sees_nothing_stay_finite() -> None:
 def test_dropout_is_on_in_training_only_and_keeps_the_expectation(listening: bool) -> None:
     layer = make(dropout=0.5)
     x = inputs()[:1, :3]
-    expected = layer(x)
-    assert torch.equal(layer(x), expected)
+    expected = run(layer, x)
+    assert torch.equal(run(layer, x), expected)
     layer.train()
     if listening:
         heard, _ = listen(layer, "weights")
     with torch.no_grad():
-        drawn = layer(x.expand(6000, -1, -1))
+        drawn = run(layer, x.expand(6000, -1, -1))
     error = drawn.std(0) / 6000**0.5
     assert (drawn.std(0) > 0).all()
     assert ((drawn.mean(0) - expected[0]).abs() < 5 * error).all()
@@ -200,6 +210,6 @@ def test_a_copy_of_a_layer_does_not_share_its_listeners_state() -> None:
     layer, x = make(), inputs()
     twin = copy.deepcopy(layer)
     heard, _ = listen(twin, "weights")
-    layer(x)
+    run(layer, x)
     assert heard == []
-    assert torch.equal(twin(x, mask=Mask()), layer(x))
+    assert torch.equal(run(twin, x, mask=Mask()), run(layer, x))

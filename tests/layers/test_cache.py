@@ -1,8 +1,13 @@
-"""The key/value cache: what is appended is what is read, rows move together, the room ahead is not copied."""
+"""The key/value cache: what is appended is what is read, rows have lengths of their own and move together."""
 
+import pytest
 import torch
+from torch import Tensor
 
 from headway.layers.cache import KeyValueCache, LayerCache
+from headway.layers.positions import positions_of
+
+CPU = torch.device("cpu")
 
 
 def test_appending_grows_and_keeps_everything() -> None:
@@ -12,7 +17,7 @@ def test_appending_grows_and_keeps_everything() -> None:
         parts.append(part)
         keys, values = cache.append(part, -part)
         assert torch.equal(keys, torch.cat(parts, dim=2)) and torch.equal(values, -keys)
-    assert cache.length == 12
+    assert cache.columns == 12
 
 
 def test_selecting_rows_and_going_on() -> None:
@@ -27,25 +32,82 @@ def test_selecting_rows_and_going_on() -> None:
 
 
 def test_beams_of_one_request_keep_their_source_in_place() -> None:
-    cache = KeyValueCache(1)
+    cache = KeyValueCache(1, rows=2)
     source = torch.randn(2, 1, 4, 3)
     cache.cross[0].append(source, source)
-    cache.memory, cache.memory_mask = torch.randn(2, 4, 3), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]).bool()
+    cache.memory, cache.memory_padding_mask = torch.randn(2, 4, 3), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]).bool()
     memory = cache.memory
-    cache.select(torch.tensor([0, 0, 1, 1]))  # two beams each
+    cache.select([0, 0, 1, 1])  # two beams each
     kept = cache.memory
     assert torch.equal(kept, memory[[0, 0, 1, 1]])
-    cache.select(torch.tensor([1, 0, 3, 3]))  # places change within a request
+    cache.select([1, 0, 3, 3])  # places change within a request
     assert cache.memory is kept
-    cache.select(torch.tensor([2, 3]))  # the first request is done
-    assert torch.equal(cache.memory, memory[[1, 1]]) and not cache.memory_mask[:, 2:].any()
+    cache.select([2, 3])  # the first request is done
+    assert torch.equal(cache.memory, memory[[1, 1]]) and not cache.memory_padding_mask[:, 2:].any()
     assert torch.equal(cache.cross[0].keys, source[[1, 1]])
 
 
+def feed(cache: KeyValueCache, columns: Tensor, lengths: list[int]) -> Tensor:
+    """Appends (row, kv_head, new, d) to the only layer, counting `lengths` of them in each row."""
+    positions = positions_of(columns.shape[2], device=CPU, past=cache.lengths)
+    keys, _ = cache.layers[0].append(columns, columns, positions)
+    cache.advance(lengths)
+    return keys
+
+
+def test_rows_have_lengths_of_their_own() -> None:
+    cache = KeyValueCache(1, rows=2)
+    prompt, one, two = (torch.randn(2, 1, new, 4) for new in (5, 1, 2))
+    feed(cache, prompt, [5, 2])  # the second row is padded on the right
+    feed(cache, one, [1, 1])
+    keys = feed(cache, two, [2, 2])
+    assert cache.lengths == [8, 5] and keys.shape[2] == 8
+    assert torch.equal(keys[0], torch.cat([prompt[0], one[0], two[0]], dim=1))
+    assert torch.equal(keys[1, :, :5], torch.cat([prompt[1, :, :2], one[1], two[1]], dim=1))
+    assert torch.isfinite(keys).all()
+
+
+def test_rows_join_and_leave() -> None:
+    first, second = KeyValueCache(1, rows=2), KeyValueCache(1, rows=1)
+    a, b = torch.randn(2, 1, 3, 4), torch.randn(1, 1, 6, 4)
+    feed(first, a, [3, 3])
+    feed(second, b, [6])
+    first.append_rows(second)
+    assert first.lengths == [3, 3, 6] and len(first) == 3
+    first.select([2, 0])
+    assert first.lengths == [6, 3]
+    more = torch.randn(2, 1, 1, 4)
+    keys = feed(first, more, [1, 1])
+    assert torch.equal(keys[0], torch.cat([b[0], more[0]], dim=1))
+    assert torch.equal(keys[1, :, :4], torch.cat([a[0], more[1]], dim=1))
+    first.select([1])
+    assert first.lengths == [4] and first.layers[0].columns == 4
+    first.select([])
+    third = KeyValueCache(1, rows=1)
+    feed(third, b, [6])
+    first.append_rows(third)
+    assert first.lengths == [6] and torch.equal(first.layers[0].keys, b)
+
+
+def test_sources_of_different_lengths_join() -> None:
+    first, second = KeyValueCache(1, rows=1), KeyValueCache(1, rows=1)
+    for cache, length in ((first, 2), (second, 4)):
+        cache.memory = torch.randn(1, length, 3)
+        cache.cross[0].append(torch.randn(1, 1, length, 2), torch.randn(1, 1, length, 2))
+    keys = first.cross[0].keys
+    first.append_rows(second)
+    assert first.memory is not None and first.memory.shape == (2, 4, 3)
+    assert first.memory_padding_mask is not None
+    assert first.memory_padding_mask.tolist() == [[True, True, False, False], [True] * 4]
+    assert torch.equal(first.cross[0].keys[0, :, :2], keys[0])
+
+
 def test_forgetting() -> None:
-    cache = KeyValueCache(2)
+    cache = KeyValueCache(2, rows=2)
     for layer in cache.layers:
-        layer.append(torch.ones(1, 1, 6, 2), torch.ones(1, 1, 6, 2))
-    cache.extend_mask(torch.tensor([[0, 1, 1, 1, 1, 1]]), batch=1, new=6, device=torch.device("cpu"))
-    cache.truncate(4)
-    assert cache.length == 4 and cache.mask is not None and cache.mask.shape == (1, 4)
+        layer.append(torch.ones(2, 1, 6, 2), torch.ones(2, 1, 6, 2))
+    cache.lengths = [6, 5]
+    cache.truncate([4, 5])
+    assert cache.lengths == [4, 5] and cache.layers[1].columns == 5
+    with pytest.raises(ValueError, match="zip"):
+        cache.truncate([1])

@@ -8,9 +8,14 @@ import torch
 from torch import Tensor
 
 from headway.layers.attend import attend, attend_with_weights
-from headway.layers.masks import CAUSAL, Mask, padding, prefix, segments, window
+from headway.layers.masks import CAUSAL, Mask, padding, permutation, prefix, segments, window
+from headway.layers.positions import positions_of
 
 CPU = torch.device("cpu")
+
+
+def distances(queries: int, keys: int) -> Tensor:
+    return positions_of(queries, device=CPU, past=[keys - queries]).distances()
 
 
 def by_loop(queries: int, keys: int, allowed: Callable[[int, int], bool]) -> Tensor:
@@ -32,22 +37,21 @@ def test_a_single_query_needs_no_triangle() -> None:
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize(("queries", "keys"), [(7, 7), (2, 7), (1, 7)])
 def test_window(size: int, queries: int, keys: int) -> None:
-    mask = CAUSAL & window(size, queries=queries, keys=keys, device=CPU)
+    mask = CAUSAL & window(size, distances(queries, keys), causal=True)
     got = mask.tensor(queries, keys, CPU)
     assert got is not None
     assert torch.equal(got, by_loop(queries, keys, lambda i, j: i - size < j <= i))
 
 
-def test_a_window_wider_than_the_text_is_no_mask() -> None:
-    assert window(8, queries=3, keys=8, device=CPU) == Mask()
-    assert window(7, queries=3, keys=8, device=CPU).allowed is not None
+def test_a_window_that_is_not_causal_is_as_wide_behind() -> None:
+    got = window(2, distances(5, 5), causal=False).tensor(5, 5, CPU)
+    assert got is not None and torch.equal(got, by_loop(5, 5, lambda i, j: abs(i - j) < 2))
 
 
 def test_padding() -> None:
     mask = padding(torch.tensor([[1, 1, 0], [1, 1, 1]]))
     assert mask.allowed is not None and mask.allowed.shape == (2, 1, 1, 3)
     assert mask.allowed[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
-    assert padding(torch.ones(2, 3)) == Mask()
 
 
 def test_prefix() -> None:
@@ -56,6 +60,18 @@ def test_prefix() -> None:
     assert got is not None
     assert torch.equal(got[0, 0], by_loop(4, 5, lambda i, j: j <= i))
     assert torch.equal(got[1, 0], by_loop(4, 5, lambda i, j: j <= i or j < 3))
+
+
+def test_permutation() -> None:
+    """Row 0 predicts the tokens in the order 2, 0, 1: what is predicted later sees what came earlier, and itself if the
+    stream holds the contents."""
+    order = torch.tensor([[1, 2, 0], [0, 1, 2]])
+    content, query = (permutation(order, include_self=own).tensor(3, 3, CPU) for own in (True, False))
+    assert content is not None and query is not None
+    for row in range(2):
+        steps = order[row].tolist()
+        assert torch.equal(content[row, 0], by_loop(3, 3, lambda i, j, s=steps: s[j] <= s[i]))
+        assert torch.equal(query[row, 0], by_loop(3, 3, lambda i, j, s=steps: s[j] < s[i]))
 
 
 def test_segments() -> None:
@@ -92,7 +108,7 @@ def test_causality_by_gradient_and_by_perturbation(path: Callable[..., Tensor], 
     """What query i says does not depend on the keys and values after it: exactly, not nearly."""
     length, size = 6, 3
     q, k, v = (torch.randn(1, 2, length, 4, requires_grad=True) for _ in range(3))
-    mask = CAUSAL & window(size, queries=length, keys=length, device=CPU) if windowed else CAUSAL
+    mask = CAUSAL & window(size, distances(length, length), causal=True) if windowed else CAUSAL
     values = path(q, k, v, mask=mask)
     for i in range(length):
         for gradient in torch.autograd.grad(values[:, :, i].sum(), (k, v), retain_graph=True):
@@ -118,16 +134,16 @@ def test_packed_segments_do_not_see_each_other(base: Mask) -> None:
     parts = slice(0, 3), slice(3, 7), slice(7, 11)
     alone = torch.cat([attend(*(x[:, :, part] for x in (q, k, v)), mask=base) for part in parts], dim=2)
     numbered = segments(torch.tensor([[0] * 3 + [1] * 4 + [2] * 4]))
-    for mask in (base & numbered, base & segments((3, 4, 4)), segments((3, 4, 4)) & base):
+    packed = Mask(sequence_lengths=(3, 4, 4))
+    for mask in (base & numbered, base & packed, packed & base):
         torch.testing.assert_close(attend(q, k, v, mask=mask), alone)
         torch.testing.assert_close(attend_with_weights(q, k, v, mask=mask)[0], alone)
     bias = torch.randn(1, 4, 11, 11)
-    by_lengths, by_number = (attend(q, k, v, mask=base & mask, bias=bias) for mask in (segments((3, 4, 4)), numbered))
+    by_lengths, by_number = (attend(q, k, v, mask=base & mask, bias=bias) for mask in (packed, numbered))
     torch.testing.assert_close(by_lengths, by_number)
     assert not torch.allclose(alone, attend(q, k, v, mask=base))
 
 
-def test_a_text_that_is_alone_is_not_packed() -> None:
-    assert segments((5,)) == Mask()
+def test_or_refuses_to_lose_packed_sequences() -> None:
     with pytest.raises(ValueError, match="tensor"):
-        segments((2, 3)) | Mask(torch.ones(5, 5, dtype=torch.bool))
+        Mask(sequence_lengths=(2, 3)) | Mask(torch.ones(5, 5, dtype=torch.bool))

@@ -9,17 +9,14 @@ from torch import Tensor
 from headway.layers.positions import (
     LearnedConfig,
     LearnedPositions,
-    RelativeBias,
-    RelativeBiasConfig,
-    Rotary,
-    RotaryConfig,
+    Positions,
     SinusoidalConfig,
     SinusoidalPositions,
-    alibi_bias,
-    alibi_slopes,
-    rotate,
+    positions_of,
     sinusoids,
 )
+from headway.layers.rotary import Rotary, RotaryConfig, rotate
+from headway.layers.score_bias import AlibiBias, RelativeBias, RelativeBiasConfig, RelativeKeyConfig, alibi_slopes
 
 CPU = torch.device("cpu")
 
@@ -50,14 +47,15 @@ def test_sinusoids_reach_any_position() -> None:
     layer = SinusoidalPositions(8, SinusoidalConfig())
     assert not layer.state_dict()
     for position in (3, 700, 5000):
-        got = layer(torch.tensor([[position]]), position + 1)
-        torch.testing.assert_close(got[0, 0], sinusoids(position + 1, 8)[position])
+        for bound in (position + 1, None):  # from the table, and computed
+            got = layer(Positions(torch.tensor([[position]]), 1, 1, bound))
+            torch.testing.assert_close(got[0, 0], sinusoids(position + 1, 8)[position])
 
 
 def test_learned_positions_begin_at_their_offset() -> None:
     layer = LearnedPositions(6, LearnedConfig(10, offset=2))
     assert layer.table.weight.shape == (12, 6)
-    assert torch.equal(layer(torch.tensor([[0, 9]]), 10)[0], layer.table.weight[[2, 11]])
+    assert torch.equal(layer(Positions(torch.tensor([[0, 9]]), 2, 2, 10))[0], layer.table.weight[[2, 11]])
 
 
 # ---------------------------------------------------------------------------------------- rotary
@@ -65,7 +63,12 @@ def test_learned_positions_begin_at_their_offset() -> None:
 
 def turned(x: Tensor, positions: Tensor, config: RotaryConfig | None = None) -> Tensor:
     rotary = Rotary(x.shape[-1], config or RotaryConfig())
-    return rotate(x, *rotary(positions, int(positions.max()) + 1, dtype=x.dtype))
+    length = positions.shape[1]
+    found = [
+        rotary(Positions(positions, length, length, most), dtype=x.dtype) for most in (int(positions.max()) + 1, None)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))  # from the table, and computed
+    return rotate(x, *found[0])
 
 
 def test_rotary_turns_each_pair_by_its_own_angle() -> None:
@@ -125,7 +128,7 @@ def test_alibi_slopes_of_other_counts() -> None:
 
 
 def test_alibi_bias_is_minus_slope_times_distance() -> None:
-    bias = alibi_bias(4, queries=2, keys=5, device=CPU)
+    bias = AlibiBias(4)(positions_of(2, device=CPU, past=[3]))
     assert bias.shape == (1, 4, 2, 5)
     slopes = alibi_slopes(4)
     for head in range(4):
@@ -164,7 +167,7 @@ def test_t5_buckets(causal: bool, buckets: int, most: int) -> None:
 
 def test_t5_bias_is_the_table_at_the_bucket_of_each_distance() -> None:
     layer = RelativeBias(3, RelativeBiasConfig(8, 10), causal=False)
-    whole, last = layer(6, 6), layer(2, 6)
+    whole, last = layer(positions_of(6, device=CPU)), layer(positions_of(2, device=CPU, past=[4]))
     assert whole.shape == (1, 3, 6, 6)
     assert torch.equal(whole[:, :, -2:], last)
     assert torch.equal(whole[0, :, 1, 4], layer.table.weight[layer.bucket(torch.tensor(3))])
@@ -176,3 +179,29 @@ def test_relative_buckets_stay_inside_the_table_however_near_the_last_begins(far
     bias = RelativeBias(1, RelativeBiasConfig(buckets=32, max_distance=far), causal=True)
     found = bias.bucket(-torch.arange(600))
     assert int(found.min()) == 0 and int(found.max()) <= 31
+
+
+@pytest.mark.parametrize("layer", [RelativeBias(3, RelativeBiasConfig(8, 10), causal=True), AlibiBias(3)])
+def test_rows_with_pasts_of_their_own_have_biases_of_their_own(layer: torch.nn.Module) -> None:
+    both = layer(positions_of(2, device=CPU, past=[4, 1]))
+    assert both.shape == (2, 3, 2, 6)
+    assert torch.equal(both[:1], layer(positions_of(2, device=CPU, past=[4])))
+    assert torch.equal(both[1:, :, :, :3], layer(positions_of(2, device=CPU, past=[1])))
+
+
+def test_relative_keys_score_each_distance_by_the_query() -> None:
+    layer = RelativeKeyConfig(max_distance=2).build(2, 4)
+    q, k = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+    got = layer(q, k, positions_of(5, device=CPU))
+    for i in range(5):
+        for j in range(5):
+            relative = layer.table.weight[max(-2, min(2, j - i)) + 2]
+            torch.testing.assert_close(got[0, :, i, j], q[0, :, i] @ relative / 2)
+
+
+def test_positions_are_counted_over_real_tokens() -> None:
+    left = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    assert positions_of(4, device=CPU, padding_mask=left).ids.tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
+    rows = positions_of(2, device=CPU, past=[3, 0])
+    assert rows.ids.tolist() == [[3, 4], [0, 1]] and rows.keys == 5 and rows.max_position == 5
+    assert rows.distances()[1, 0].tolist() == [[0, -1, -2, -3, -4], [1, 0, -1, -2, -3]]

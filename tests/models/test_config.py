@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.layers.positions import RelativeBiasConfig
+from headway.layers.score_bias import RelativeBiasConfig
 from headway.models.build import build
 from headway.models.config import (
     DecoderConfig,
@@ -102,8 +102,8 @@ def test_a_union_finds_its_member_by_what_it_says() -> None:
         ("encoder.stack.block.dropout", 10**400, r"block\.dropout: expected float"),
         ("encoder.stack.block.norm_place", "middle", r"norm_place: 'middle' is not one of 'pre', 'post'"),
         ("encoder.stack.block.norm", None, r"block\.norm: expected an object, got None"),
-        ("encoder.stack.windows", 4, r"windows: expected a list, got 4"),
-        ("encoder.stack.windows", [4, "x"], r"windows\[1\]: expected int, got 'x'"),
+        ("encoder.stack.per_layer", 4, r"per_layer: expected a list, got 4"),
+        ("encoder.stack.per_layer", [{}, {"window": "x"}], r"per_layer\[1\].window: expected int, got 'x'"),
         ("shape", "encoder", r"config\.shape: 'encoder' is not one of"),
     ],
 )
@@ -146,8 +146,8 @@ def test_a_whole_number_will_do_for_a_float() -> None:
         ("encoder.embedding.scale", math.inf, "scale is inf"),
         ("encoder.stack.block.dropout", 1.0, "dropout is 1.0: it must be from 0 to below 1"),
         ("encoder.stack.final_dropout", -0.1, "final_dropout is -0.1"),
-        ("encoder.stack.windows", [0], "windows is .0.: each must be a positive"),
-        ("encoder.stack.windows", [4, 4, None], "windows has 3 values for 1 layers"),
+        ("encoder.stack.per_layer", [{"window": 0}], r"per_layer\[0\].window is 0: it must be positive"),
+        ("encoder.stack.per_layer", [{}, {}, {}], "per_layer has 3 values for 1 layers"),
         ("encoder.embedding.width", 10, "embedding.width is 10 but the blocks' is 8"),
         ("decoder.embedding.vocab", 51, "one vocabulary, not 50 and 51"),
         ("start_id", -1, "start_id is -1"),
@@ -162,5 +162,5 @@ def test_sizes_that_cannot_be_are_refused_before_anything_is_built(path: str, va
 
 def test_good_configs_pass() -> None:
     validate(example())
-    for path, value in (("start_id", 0), ("encoder.stack.layers", 0), ("encoder.stack.windows", [None])):
+    for path, value in (("start_id", 0), ("encoder.stack.layers", 0), ("encoder.stack.per_layer", [{}])):
         validate(from_dict(EncoderDecoderConfig, changed(path, value)))

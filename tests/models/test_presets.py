@@ -73,8 +73,7 @@ def test_what_is_built_is_what_is_said() -> None:
     assert not any(isinstance(module, RMSNorm) for module in model.modules())
     assert sum(isinstance(module, FeedForward) for module in model.modules()) == 4
     ids = torch.tensor([[7, 8, 9]])
-    at = torch.arange(3)[None]
-    got = model.encoder.embedding(ids, positions=at, max_position=3)
+    got = model.encoder.embedding(ids).x
     torch.testing.assert_close(got, model.encoder.embedding.tokens(ids) * 4 + sinusoids(3, 16)[None])
 
 

@@ -15,9 +15,27 @@ def test_stepping_equals_teacher_forcing() -> None:
     model = build(CONFIG).eval()
     ids, target = torch.randint(2, 20, (3, 6)), torch.randint(2, 20, (3, 5))
     whole = model(ids, decoder_ids=target).logits
-    cache = model.start(ids)
+    cache = model.encode_to_cache(ids)
     steps = torch.stack([model.step(target[:, i : i + 1], cache) for i in range(5)], dim=1)
     torch.testing.assert_close(steps, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_rows_of_a_step_may_be_of_different_lengths_and_join() -> None:
+    model = build(CONFIG).eval()
+    ids, target = torch.randint(2, 20, (2, 6)), torch.randint(2, 20, (2, 5))
+    together = model.encode_to_cache(ids)
+    model.step(target[:, :3], together, lengths=[3, 1])
+    assert together.lengths == [3, 1]
+    alone = model.encode_to_cache(ids[1:])
+    model.step(target[1:, :1], alone)
+    torch.testing.assert_close(together.state[1:], alone.state)
+    other = model.encode_to_cache(torch.randint(2, 20, (1, 9)))
+    state = other.state.clone()
+    together.append_rows(other)
+    together.select([2, 1])
+    got = model.step(target[:, 1:2], together)
+    torch.testing.assert_close(got[1:], model.step(target[1:, 1:2], alone))
+    assert together.lengths == [1, 2] and torch.isfinite(state).all()
 
 
 def test_padding_changes_nothing_and_gets_no_weight() -> None:

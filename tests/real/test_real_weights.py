@@ -15,7 +15,7 @@ def test_stories15m_tells_its_published_story(real_data: Path) -> None:
     bundle = headway.load(real_data / "weights" / "stories15M")
     assert bundle.processor.tokenizer is not None
     start = bundle.processor.tokenizer.encode("Lily and Tom went to the")
-    cache = bundle.model.new_cache(capacity=64)
+    cache = bundle.model.new_cache(1, capacity=64)
     with torch.no_grad():
         ids = [bundle.model.step(torch.tensor([start]), cache).argmax(-1).item()]
         while len(ids) < 26:

@@ -8,6 +8,7 @@ import torch
 
 from headway.layers.attend import attend, attend_with_weights, attention_weights
 from headway.layers.attention import Attention, AttentionConfig
+from headway.layers.context import Context
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.norms import BatchNorm
 
@@ -78,7 +79,7 @@ def test_slip_scaling_is_by_head_size_not_by_embedding_size() -> None:
     for name in ("q", "k", "scores"):
         tap = getattr(attention, name)
         tap.register_forward_hook(lambda _m, _i, out, name=name: heard.__setitem__(name, out))
-    attention(torch.randn(2, 5, 64))
+    attention(torch.randn(2, 5, 64), Context())
     torch.testing.assert_close(heard["scores"], heard["q"] @ heard["k"].transpose(-1, -2) / 4)
 
 
@@ -114,11 +115,11 @@ def test_slip_batch_norm_averages_per_feature() -> None:
 
 def test_slip_cross_attention_asks_with_the_decoder() -> None:
     """Seed 002: the query of cross-attention is the decoder's, keys and values are the encoder's."""
-    cross = Attention(16, AttentionConfig(heads=2, head_size=8))
+    cross = Attention(16, AttentionConfig(heads=2, head_size=8), cross=True)
     target, source = torch.randn(1, 3, 16), torch.randn(1, 7, 16)
     heard: dict[str, torch.Tensor] = {}
     cross.weights.register_forward_hook(lambda _m, _i, out: heard.__setitem__("weights", out))
-    assert cross(target, memory=source).shape == (1, 3, 16)  # as many answers as the decoder asks questions
+    assert cross(target, Context(memory=source)).shape == (1, 3, 16)  # one result per query of the decoder
     assert heard["weights"].shape == (1, 2, 3, 7)  # each over the whole source
 
 

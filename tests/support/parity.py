@@ -224,11 +224,11 @@ def check_batch(pair: Pair) -> float:
 
 
 def check_cache(pair: Pair) -> float:
-    """Step by step with a cache, and in chunks, gives what one pass gives, with left padding."""
+    """Step by step with a cache, and in chunks, gives what one pass gives, for rows of different lengths."""
     model = pair.model
     if isinstance(model, Encoder) or getattr(getattr(model, "decoder", model).head, "scale", None) is None:
         return 0.0
-    inputs = inputs_for(pair, padding="left")
+    inputs = inputs_for(pair, padding="right")
     whole = _call(model, inputs)
     ids = inputs["decoder_input_ids"] if isinstance(model, EncoderDecoder) else inputs["input_ids"]
     mask = None if isinstance(model, EncoderDecoder) else inputs["attention_mask"]
@@ -236,14 +236,14 @@ def check_cache(pair: Pair) -> float:
     for chunk in (1, 3):
         with torch.no_grad():
             if isinstance(model, EncoderDecoder):
-                cache = model.start(inputs["input_ids"], mask=inputs["attention_mask"])
+                cache = model.encode_to_cache(inputs["input_ids"], padding_mask=inputs["attention_mask"])
             else:
                 assert isinstance(model, Decoder)
-                cache = model.new_cache()
+                cache = model.new_cache(len(ids))
             steps = []
             for at in range(0, ids.shape[1], chunk):
-                part = None if mask is None else mask[:, at : at + chunk]
-                steps.append(model.step(ids[:, at : at + chunk], cache, mask=part, last=False))
+                lengths = None if mask is None else mask[:, at : at + chunk].sum(1).tolist()
+                steps.append(model.step(ids[:, at : at + chunk], cache, lengths=lengths, every=True))
         got = torch.cat(steps, dim=1)
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         worst = max(worst, _worst(got[keep], whole[keep]))

@@ -28,10 +28,10 @@ def attend(
     scores: int,  # scratch, `end` floats
     out: int,  # (size)
 ) -> None:
-    if mask:  # skip left padding
+    if mask:  # skip padding on the right
         allowed = int8s(mask, end)
-        while begin < end and not allowed[begin]:
-            begin += 1
+        while end > begin and not allowed[end - 1]:
+            end -= 1
     weights, steps, row = floats(scores, end), size // LANES, 4 * size
     query = floats(q, size)
     key = begin

@@ -14,9 +14,8 @@ from headway.engine.thread_pool import thread_pool
 from headway.engine.workspace import Workspace
 from headway.layers.cache import KeyValueCache, LayerCache
 from headway.layers.linear import Linear
-from headway.layers.positions import LearnedPositions, SinusoidalPositions, alibi_bias
+from headway.layers.positions import LearnedPositions, SinusoidalPositions, positions_of
 from headway.models.decoder import Decoder
-from headway.models.stack import positions_of
 
 MAX_TOKENS = 64  # in one step
 
@@ -42,51 +41,43 @@ class CompiledStep:
         """Whether the model's tensors have moved, or the number of threads has changed."""
         return self.pool is not thread_pool() or self.addresses != tensor_addresses(self.decoder)
 
-    def step(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None, last: bool) -> Tensor:
-        (batch, new), past, frame = ids.shape, cache.length, self.frame
-        padding_mask = cache.extend_mask(mask, batch=batch, new=new, device=ids.device)
-        memory_mask = None if cache.memory_mask is None else cache.memory_mask.bool()
-        memory_length = cache.cross[0].length
-        positions, _ = positions_of(new, past=past, keep=padding_mask, given=None, device=ids.device)
-        ids, positions = ids.contiguous(), positions.expand(batch, new).contiguous()
-        out = torch.empty(batch if last else batch * new, self.vocab)
-        frame[Frame.BATCH], frame[Frame.NEW_TOKENS], frame[Frame.PAST_LENGTH], frame[Frame.LAST_ONLY] = (
-            batch,
-            new,
-            past,
-            last,
-        )
-        frame[Frame.TOKEN_IDS], frame[Frame.POSITIONS], frame[Frame.MEMORY_LENGTH] = (
-            ids.data_ptr(),
-            positions.data_ptr(),
-            memory_length,
-        )
-        frame[Frame.PADDING_MASK], frame[Frame.PADDING_MASK_STRIDE] = _address_and_stride(padding_mask)
+    def step(self, ids: Tensor, cache: KeyValueCache, *, every: bool) -> Tensor:
+        """The logits after each row's last new token (rows, vocab), or after every one (rows, new, vocab)."""
+        (rows, new), frame = ids.shape, self.frame
+        past = np.array(cache.lengths, dtype=np.int64)
+        length, memory_length = int(past.max()) + new, cache.cross[0].columns
+        positions = past[:, None] + np.arange(new)  # (rows, new), contiguous
+        memory_mask = None if cache.memory_padding_mask is None else cache.memory_padding_mask.bool()
+        ids = ids.contiguous()
+        out = torch.empty(rows * new if every else rows, self.vocab)
+        frame[Frame.BATCH], frame[Frame.NEW_TOKENS], frame[Frame.LAST_ONLY] = rows, new, not every
+        frame[Frame.TOKEN_IDS], frame[Frame.POSITIONS] = ids.data_ptr(), positions.ctypes.data
+        frame[Frame.PAST_LENGTHS], frame[Frame.MEMORY_LENGTH] = past.ctypes.data, memory_length
         frame[Frame.MEMORY_MASK], frame[Frame.MEMORY_MASK_STRIDE] = _address_and_stride(memory_mask)
-        self.tables.write(frame, past + new)
+        self.tables.write(frame, length)
         attention = self.decoder.config.stack.block.attention
-        fresh = torch.empty(1).expand(batch, attention.kv_heads or attention.heads, new, attention.head_size)
+        fresh = torch.empty(1).expand(rows, attention.kv_heads or attention.heads, new, attention.head_size)
         for row, layer, cross in zip(self.cache_table, cache.layers, cache.cross, strict=True):
-            write_cache_row(row, layer, cross, fresh=fresh)
-        buffers = self.workspace.addresses(batch * new, keys=max(past + new, memory_length))
+            write_cache_row(row, layer, cross, fresh=fresh, length=length)
+        buffers = self.workspace.addresses(rows * new, keys=max(length, memory_length))
         buffers[:, Buffer.OUTPUT] = out.data_ptr()
         self.pool.run(entry_point.address, self.instructions, self.constants, frame, self.cache_table, buffers)
-        for layer in cache.layers:
-            layer.length += new
-        return out if last else out.view(batch, new, self.vocab)
+        cache.advance([new] * rows)
+        return out.view(rows, new, self.vocab) if every else out
 
 
 def tensor_addresses(decoder: Decoder) -> list[int]:
     return [tensor.data_ptr() for tensor in (*decoder.parameters(), *decoder.buffers())]
 
 
-def write_cache_row(row: np.ndarray, layer: LayerCache, cross: LayerCache, *, fresh: Tensor) -> None:
-    """Writes the addresses of one layer's keys and values, with room for new keys of the shape of `fresh`."""
-    keys, values = layer.with_room(fresh, fresh)
+def write_cache_row(row: np.ndarray, layer: LayerCache, cross: LayerCache, *, fresh: Tensor, length: int) -> None:
+    """Writes the addresses of one layer's keys and values, with space for `length` columns of the shape of `fresh`."""
+    keys, values = layer.reserve(fresh, fresh, length)
+    layer.columns = length
     row[CacheField.KEYS], row[CacheField.VALUES] = keys.data_ptr(), values.data_ptr()
     row[CacheField.CAPACITY] = keys.shape[2]
-    if cross.length:
-        keys, values = cross.with_room(cross.keys[:, :, :0], cross.values[:, :, :0])
+    if cross.columns:
+        keys, values = cross.reserve(cross.keys, cross.values, cross.columns)
         row[CacheField.MEMORY_KEYS], row[CacheField.MEMORY_VALUES] = keys.data_ptr(), values.data_ptr()
         row[CacheField.MEMORY_CAPACITY] = keys.shape[2]
 
@@ -108,7 +99,7 @@ class PositionTables:
     def write(self, frame: np.ndarray, length: int) -> None:
         """Writes the addresses of the tables, which then cover `length` positions."""
         stack, positions = self.decoder.stack, self.decoder.embedding.positions
-        version = stack.relative_bias.table.weight._version if stack.relative_bias is not None else 0
+        version = sum(weight._version for weight in stack.relative_bias.parameters()) if stack.relative_bias else 0
         if length > self.count or version != self.version:
             self.count, self.version = max(2 * length, 512), version
             self._compute()
@@ -123,18 +114,14 @@ class PositionTables:
             frame[Frame.SCORE_BIAS], frame[Frame.SCORE_BIAS_STRIDE] = self._score_bias.data_ptr(), self.count
 
     def _compute(self) -> None:
-        stack, positions, count = self.decoder.stack, self.decoder.embedding.positions, self.count
-        every = torch.arange(count)[None]
-        if stack.rotary is not None:
-            cos, sin = stack.rotary(every, count, dtype=torch.float32)
+        stack, embedding = self.decoder.stack, self.decoder.embedding
+        cpu = torch.device("cpu")
+        every = positions_of(self.count, device=cpu)
+        for rotary in stack.rotaries.values():  # lowering refuses more than one
+            cos, sin = rotary(every, dtype=torch.float32)
             self._angles = cos.contiguous(), sin.contiguous()
-        if isinstance(positions, SinusoidalPositions):
-            self._embeddings = positions(every, count).contiguous()
+        if isinstance(embedding.positions, SinusoidalPositions):
+            self._embeddings = embedding.positions(every).contiguous()
         if stack.relative_bias is not None:
-            bias = stack.relative_bias(1, count)
-        elif stack.config.score_bias == "alibi":
-            heads = stack.config.block.attention.heads
-            bias = alibi_bias(heads, queries=1, keys=count, device=torch.device("cpu"))
-        else:
-            return
-        self._score_bias = bias[0, :, 0].flip(-1).float().contiguous()  # (head, distance)
+            bias = stack.relative_bias(positions_of(1, device=cpu, past=[self.count - 1]))
+            self._score_bias = bias[0, :, 0].flip(-1).float().contiguous()  # (head, distance)

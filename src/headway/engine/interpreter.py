@@ -164,18 +164,20 @@ def attention(thread: int, inst: Any, eps: Any, scale: Any, frame: Any, cache: A
     """The QKV buffer holds a token's queries, then its keys and values. A thread computes whole key/value heads, with
     the query heads of their group."""
     heads, kv_heads, size = inst[Field.HEADS], inst[Field.KV_HEADS], inst[Field.HEAD_SIZE]
-    tokens, past, cross = frame[Frame.NEW_TOKENS], frame[Frame.PAST_LENGTH], inst[Field.CROSS]
+    tokens, cross = frame[Frame.NEW_TOKENS], inst[Field.CROSS]
+    past_lengths = int64s(frame[Frame.PAST_LENGTHS], frame[Frame.BATCH])
     stride, layer = 4 * inst[Field.ROW_STRIDE], cache[inst[Field.LAYER]]
     positions = int64s(frame[Frame.POSITIONS], frame[Frame.BATCH] * tokens)
     begin, end = partition(frame[Frame.BATCH] * kv_heads, thread, frame[Frame.THREADS], 1)
     for item in range(begin, end):
         row, kv_head = item // kv_heads, item % kv_heads
+        past = past_lengths[row]
         capacity = layer[CacheField.MEMORY_CAPACITY] if cross else layer[CacheField.CAPACITY]
         keys = (layer[CacheField.MEMORY_KEYS] if cross else layer[CacheField.KEYS]) + 4 * item * capacity * size
         values = (layer[CacheField.MEMORY_VALUES] if cross else layer[CacheField.VALUES]) + 4 * item * capacity * size
-        mask = frame[Frame.MEMORY_MASK] if cross else frame[Frame.PADDING_MASK]
-        if mask:
-            mask += row * (frame[Frame.MEMORY_MASK_STRIDE] if cross else frame[Frame.PADDING_MASK_STRIDE])
+        mask = np.int64(0)
+        if cross and frame[Frame.MEMORY_MASK]:
+            mask = frame[Frame.MEMORY_MASK] + row * frame[Frame.MEMORY_MASK_STRIDE]
         if not cross:
             for t in range(tokens):
                 token = row * tokens + t

@@ -23,6 +23,7 @@ from headway.layers.feedforward import FeedForward
 from headway.layers.linear import Linear, TokenTable
 from headway.layers.norms import NormConfig, RMSNorm
 from headway.layers.positions import LearnedPositions
+from headway.layers.rotary import RotaryConfig
 from headway.models.config import BlockConfig
 from headway.models.decoder import Decoder
 from headway.models.heads import LanguageHead
@@ -73,9 +74,17 @@ class Program:
 def lower(decoder: Decoder) -> Program:
     """The program of a whole decoding step, from token ids to logits. Raises UnsupportedModelError."""
     program, config = Program(), decoder.config
-    block, rotary = config.stack.block, config.stack.block.attention.rotary
-    if rotary is not None and rotary.scaling is not None and rotary.scaling.kind in ("dynamic", "longrope"):
-        raise UnsupportedModelError(f"{rotary.scaling.kind} rotary angles depend on each row's length")
+    block, rotaries = config.stack.block, list(decoder.stack.rotaries)
+    if len(rotaries) > 1:
+        raise UnsupportedModelError("layers have different rotary angles")
+    if decoder.rotary_depends_on_length:
+        raise UnsupportedModelError("rotary angles depend on the length of each row")
+    if config.embedding.positions_at != "input":
+        raise UnsupportedModelError("position vectors are added to the inputs of q and k")
+    if block.condition is not None:
+        raise UnsupportedModelError("blocks are modulated by a condition")
+    if block.attention.score_bias is not None:
+        raise UnsupportedModelError("the score bias depends on q and k")
     if decoder.embedding.segments is not None:
         raise UnsupportedModelError("the decoder has segment embeddings")
     if isinstance(decoder.embedding.positions, LearnedPositions):
@@ -83,9 +92,16 @@ def lower(decoder: Decoder) -> Program:
     residual = _embedding(program, decoder)
     for number, part in enumerate(decoder.stack.blocks):
         assert isinstance(part, Block)
-        window = config.stack.windows[number] if config.stack.windows else None
+        kind = config.stack.layer(number)
         residual = _attention(
-            program, part.attention, part.attention_residual, block, residual=residual, layer=number, window=window or 0
+            program,
+            part.attention,
+            part.attention_residual,
+            block,
+            residual=residual,
+            layer=number,
+            window=kind.window or 0,
+            rotary=config.stack.rotary(kind),
         )
         if part.cross is not None:
             residual = _attention(
@@ -170,6 +186,7 @@ def _attention(
     residual: Buffer,
     layer: int,
     window: int = 0,
+    rotary: RotaryConfig | None = None,
     cross: int = 0,
 ) -> Buffer:
     assert branch is not None
@@ -194,7 +211,7 @@ def _attention(
         heads=heads,
         kv_heads=kv_heads,
         head_size=size,
-        rotary_pairs=int(size * config.rotary.share) // 2 if config.rotary and not cross else 0,
+        rotary_pairs=int(size * rotary.share) // 2 if rotary is not None else 0,
         window=window,
         layer=layer,
         cross=cross,

@@ -51,22 +51,20 @@ class Frame(IntEnum):
 
     BATCH = 0
     NEW_TOKENS = 1  # per row
-    PAST_LENGTH = 2
+    PAST_LENGTHS = 2  # address, one per row
     TOKEN_IDS = 3  # address
     POSITIONS = 4  # address
-    PADDING_MASK = 5  # address
-    PADDING_MASK_STRIDE = 6
-    COS = 7  # address
-    SIN = 8  # address
-    POSITION_TABLE = 9  # address
-    SCORE_BIAS = 10  # address, (head, distance)
-    SCORE_BIAS_STRIDE = 11  # in floats
-    MEMORY_MASK = 12  # address
-    MEMORY_MASK_STRIDE = 13
-    MEMORY_LENGTH = 14
-    LAST_ONLY = 15  # logits of each row's last token only
-    BARRIER = 16  # address
-    THREADS = 17
+    COS = 5  # address
+    SIN = 6  # address
+    POSITION_TABLE = 7  # address
+    SCORE_BIAS = 8  # address, (head, distance)
+    SCORE_BIAS_STRIDE = 9  # in floats
+    MEMORY_MASK = 10  # address
+    MEMORY_MASK_STRIDE = 11
+    MEMORY_LENGTH = 12
+    LAST_ONLY = 13  # logits of each row's last token only
+    BARRIER = 14  # address
+    THREADS = 15
 
 
 class Buffer(IntEnum):

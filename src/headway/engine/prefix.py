@@ -62,11 +62,12 @@ class PrefixCache:
             self._entries.append(best)
         for layer, (keys, values) in zip(cache.layers, best.layers, strict=True):
             layer.append(keys[:, :, :length], values[:, :, :length])
+        cache.advance([length])
         return length
 
     def store(self, model: Any, ids: Sequence[int], cache: object) -> None:
         """Stores a copy of the first row of a cache, which holds `ids`."""
-        if not isinstance(cache, KeyValueCache) or cache.memory is not None or cache.length < len(ids):
+        if not isinstance(cache, KeyValueCache) or cache.memory is not None or cache.lengths[0] < len(ids):
             return
         fresh = Entry(
             weights_version(model),

@@ -7,6 +7,7 @@ from typing import Literal
 from torch import nn
 
 from headway.engine.bf16 import convert_to_bf16
+from headway.engine.inplace import swap_blocks
 from headway.engine.int8 import GROUP, quantise
 from headway.engine.step import FastStep
 from headway.errors import ConfigError
@@ -29,6 +30,7 @@ def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | Non
         raise ConfigError(f"weights {weights!r} is not one of fp32, bf16, int8")
     if group is not None and weights != "int8":
         raise ConfigError(f"group {group} is for int8 weights only")
+    swap_blocks(model, fast=True)
     for part in model.modules():
         if isinstance(part, Decoder):
             part.step = FastStep(part)  # type: ignore[method-assign]
@@ -42,7 +44,8 @@ def unsupported_reason(model: nn.Module) -> str | None:
 
 
 def release(model: nn.Module) -> nn.Module:
-    """Restores the plain step."""
+    """Restores the plain step and the plain blocks."""
+    swap_blocks(model, fast=False)
     for part in model.modules():
         if isinstance(part, Decoder):
             part.__dict__.pop("step", None)

@@ -27,7 +27,7 @@ def encode_ragged(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yields (index of the text, its hidden states (length, width)), shortest first; equal to `encode` on each text."""
     device, stack = next(model.parameters()).device, model.config.stack
-    most = budget or (BUDGET if stack.score_bias is None and not stack.windows else MASKED)
+    most = budget or (BUDGET if stack.score_bias is None and not stack.windowed else MASKED)
     for group in by_length([len(row) for row in rows], budget=most):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)

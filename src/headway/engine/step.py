@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.engine import prefill
 from headway.engine.bf16 import Bf16Linear
 from headway.engine.compiler import can_compile, log_compilation
 from headway.engine.huge_pages import is_stored_in, move_to_huge_pages
@@ -43,24 +45,29 @@ class FastStep:
     def __deepcopy__(self, memo: dict[int, Any]) -> FastStep:
         return FastStep(copy.deepcopy(self.decoder, memo))  # a program holds addresses of one model's tensors
 
-    def __call__(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
-        """Appends new tokens (batch, new) to the cache; returns the logits after the last of them (batch, vocab), or
-        after each (batch, new, vocab)."""
+    def __call__(
+        self, ids: Tensor, cache: KeyValueCache, *, lengths: Sequence[int] | None = None, every: bool = False
+    ) -> Tensor:
+        """As Decoder.step."""
+        if lengths is not None and min(lengths) == ids.shape[1]:
+            lengths = None
         with self._lock:
-            if self._applies(ids, cache):
+            if lengths is None and self._applies(ids, cache):
                 self._refresh(cache)
                 compiled = self._compiled
                 if compiled is not None and ids.numel() <= compiled.max_tokens and not any(self._hooks):
-                    return compiled.step(ids, cache, mask=mask, last=last)
-        return Decoder.step(self.decoder, ids, cache, mask=mask, last=last)
+                    return compiled.step(ids, cache, every=every)
+        if not every and prefill.applies(self.decoder, ids, lengths):
+            return prefill.prefill(self.decoder, ids, cache, lengths)
+        return Decoder.step(self.decoder, ids, cache, lengths=lengths, every=every)
 
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
         return (
             self.reason is None
-            and cache.length > 0
+            and min(cache.lengths, default=0) > 0
             and ids.device.type == "cpu"
             and not torch.is_grad_enabled()
-            and (self.decoder.config.stack.block.cross is None or cache.cross[0].length > 0)
+            and (self.decoder.config.stack.block.cross is None or cache.cross[0].columns > 0)
         )
 
     def _refresh(self, cache: KeyValueCache) -> None:

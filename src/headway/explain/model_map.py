@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from headway.layers.attention import Attention
 from headway.layers.block import Block
-from headway.layers.masks import CAUSAL, Mask, window
-from headway.layers.positions import alibi_bias
+from headway.layers.context import Context
+from headway.layers.positions import positions_of
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
@@ -65,22 +65,17 @@ class AttentionInfo:
         return 1.0 / math.sqrt(config.head_size) if config.scale is None else config.scale
 
     def mask(self, queries: int, keys: int) -> Tensor:  # (query, key), True = may attend; there is no padding here
-        windows = self.stack.model.config.stack.windows
-        size = windows[self.layer] if windows and not self.cross else None
-        device = torch.device("cpu")
-        allowed = CAUSAL if self.causal else Mask()
-        if size is not None:
-            allowed = allowed & window(size, queries=queries, keys=keys, device=device)
-        found = allowed.tensor(queries, keys, device)
+        found = None if self.cross else self.context(queries, keys).mask.tensor(queries, keys, torch.device("cpu"))
         return torch.ones(queries, keys, dtype=torch.bool) if found is None else found.expand(queries, keys)
 
     def bias(self, queries: int, keys: int) -> Tensor | None:  # (head, query, key)
-        relative_bias = self.stack.model.stack.relative_bias
-        if not self.biased:
-            return None
-        if relative_bias is not None:
-            return relative_bias(queries, keys)[0]
-        return alibi_bias(self.module.heads, queries=queries, keys=keys, device=torch.device("cpu"))[0]
+        bias = None if self.cross else self.context(queries, keys).bias
+        return None if bias is None else bias[0]
+
+    def context(self, queries: int, keys: int) -> Context:
+        """What the stack gives this layer in a pass over so many tokens."""
+        positions = positions_of(queries, device=torch.device("cpu"), past=[keys - queries])
+        return self.stack.model.stack.contexts(positions, dtype=torch.float32)[self.layer]
 
 
 def stacks(model: nn.Module) -> list[StackInfo]:

@@ -15,7 +15,8 @@ from headway.explain.choices import round_float32
 from headway.explain.model_map import AttentionInfo, StackInfo
 from headway.explain.size_budget import PATTERN_POSITIONS, Kept
 from headway.layers.embeddings import Embedding, PatchEmbedding
-from headway.layers.positions import SinusoidalPositions, rotary_frequencies, sinusoids
+from headway.layers.positions import SinusoidalPositions, sinusoids
+from headway.layers.rotary import rotary_frequencies
 from headway.models.stack import Stack
 
 Recorded = Mapping[str, Sequence[Tensor]]
@@ -75,8 +76,9 @@ def _embedding_taps(module: Embedding | PatchEmbedding) -> list[str]:
 
 
 def _angles(stack: Stack, length: int) -> story.Position:
-    if stack.rotary is not None:
-        size, config = stack.rotary.size, stack.rotary.config
+    if stack.rotaries:
+        config, rotary = next(iter(stack.rotaries.items()))
+        size = rotary.size
         frequencies, _ = rotary_frequencies(size, config, lengths=torch.tensor([length]))
         angles = torch.arange(length)[:, None] * frequencies.reshape(1, -1)  # (token, size/2)
         return story.Position("rotary", angles=array(angles))

@@ -13,7 +13,20 @@ from headway.validation import from_dict
 
 
 def read(keys: Keys, architecture: str) -> ModelConfig:
-    return from_dict(ModelConfig, keys.get("headway", dict), path="config.json: headway")
+    return from_dict(ModelConfig, upgraded(keys.get("headway", dict)), path="config.json: headway")
+
+
+def upgraded(config: Any) -> Any:
+    """A config as it is written now, from one written by an earlier version: the windows of layers were a list of their
+    own."""
+    if not isinstance(config, dict):
+        return config
+    out = {key: upgraded(value) for key, value in config.items()}
+    if "windows" in out and "block" in out:
+        windows = out.pop("windows")
+        if isinstance(windows, list) and windows:
+            out["per_layer"] = [{"window": window} for window in windows]
+    return out
 
 
 def write(config: ModelConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""LLaMA 1–3 (Touvron et al. 2023) and its close variant: Mistral (sliding window), Qwen2 (q, k, v biases),
+"""LLaMA 1–3 (Touvron et al. 2023) and its variants: Mistral (sliding window), Qwen2 (q, k, v biases),
 Qwen3 (norms on queries and keys). RMS pre-norm, rotary positions, gated feed-forward, grouped heads."""
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
-from headway.layers.positions import RotaryConfig, RotaryScaling
+from headway.layers.rotary import RotaryConfig, RotaryScaling
 from headway.models.config import (
     ClassifyHeadConfig,
     DecoderConfig,
     HeadConfig,
     LanguageHeadConfig,
+    LayerConfig,
     StackConfig,
     TokenHeadConfig,
 )
@@ -98,24 +99,26 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
     }[architecture.removeprefix(variant.title)]
     return DecoderConfig(
         embedding=EmbeddingConfig(keys.size("vocab_size"), width),
-        stack=StackConfig(block, layers, causal=True, final_norm=True, windows=windows(keys, layers, variant)),
+        stack=StackConfig(block, layers, causal=True, final_norm=True, per_layer=per_layer(keys, layers, variant)),
         head=head,
         context=context,
     )
 
 
-def windows(keys: Keys, layers: int, variant: Variant) -> tuple[int | None, ...]:
+def per_layer(keys: Keys, layers: int, variant: Variant) -> tuple[LayerConfig, ...]:
+    """The sliding windows; empty: no layer has one."""
     if variant.window is None:
         return ()
     size = keys.get("sliding_window", int, variant.window if "sliding_window" not in keys.data else None)
     if variant.title == "Mistral":
-        return (size,) * layers if size else ()
+        return (LayerConfig(window=size),) * layers if size else ()
     if not keys.get("use_sliding_window", bool, False):
         size = None
     first = keys.get("max_window_layers", int, 28)
     kinds = keys.get("layer_types", list, None)
     slides = [kind == "sliding_attention" for kind in kinds] if kinds else [layer >= first for layer in range(layers)]
-    return tuple(size if slide else None for slide in slides) if size and any(slides) else ()
+    windows = tuple(LayerConfig(window=size if slide else None) for slide in slides)
+    return windows if size and any(slides) else ()
 
 
 def rotary(keys: Keys, context: int, theta: float) -> RotaryConfig:
@@ -182,11 +185,11 @@ def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
     if variant.title == "Llama":
         out["mlp_bias"] = block.feedforward.bias
     if variant.window is not None:
-        size = next((window for window in config.stack.windows if window), None)
+        size = next((layer.window for layer in config.stack.per_layer if layer.window), None)
         out["sliding_window"] = size
         if variant.title != "Mistral":
             out["use_sliding_window"] = size is not None
-            kinds = [("sliding" if window else "full") + "_attention" for window in config.stack.windows]
+            kinds = [("sliding" if layer.window else "full") + "_attention" for layer in config.stack.per_layer]
             out["layer_types"] = kinds or ["full_attention"] * config.stack.layers
             out["max_window_layers"] = config.stack.layers
     return out

@@ -15,7 +15,7 @@ from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
-from headway.layers.positions import RelativeBiasConfig
+from headway.layers.score_bias import RelativeBiasConfig
 from headway.models.config import (
     DecoderConfig,
     EncoderConfig,

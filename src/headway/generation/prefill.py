@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
@@ -11,12 +10,11 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.generation.attention_sinks import left_out, seen
-from headway.generation.prompt_lookup import Forgets, Lookahead, exact, turns_by_length
-from headway.generation.prompts import Answers, Cache, Continues, Model, read
+from headway.generation.prompt_lookup import Lookahead, exact
+from headway.generation.prompts import Answers, Cache, Continues, Model, read, read_apart
 from headway.generation.settings import GenerationSettings, tokens_left
 
 Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
-SHARED = 16  # tokens that all prompts begin with: worth reading once
 
 
 class Prefixes(Protocol):
@@ -41,7 +39,7 @@ class Batch:
         ids: Tensor,
         mask: Tensor | None,
         prompt: int,
-        known: int = 0,
+        logits: Tensor | None,
         window: int | None = None,
         room: int = 0,
         grounds: Sequence[int] = (),
@@ -51,11 +49,10 @@ class Batch:
         self._ahead: Lookahead | None = None
         self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
         self.lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
-        if window is not None and max(self.lengths) > window:
+        if logits is None:
             self._read_again()
         else:
-            rest = None if mask is None else mask[:, : ids.shape[1] - known]
-            self.logits = read(model, ids[:, known:], cache, mask=rest)
+            self.logits = logits
 
     def repeat(self, times: int) -> None:
         """Each row `times` times over, side by side, before anything is written."""
@@ -86,9 +83,8 @@ class Batch:
 
     def _select(self, rows: list[int]) -> None:
         if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
-            index = torch.tensor(rows, device=self.ids.device)
-            self.cache.select(index)
-            self.ids = self.ids[index]
+            self.cache.select(rows)
+            self.ids = self.ids[rows]
             self.lengths = [self.lengths[row] for row in rows]
 
     def _read_again(self) -> None:
@@ -98,9 +94,11 @@ class Batch:
             seen(row[len(row) - length :], self.window)
             for row, length in zip(self.ids.tolist(), self.lengths, strict=True)
         ]
-        ids, mask = padded(rows, device=self.ids.device, left=True)
-        cast(Any, self.cache).truncate(0)  # a model with a context has a memory that can forget
-        self.logits = read(self.model, ids, self.cache, mask=mask)
+        if self.model.reads_source:
+            cast(Any, self.cache).truncate([0] * len(rows))
+            self.logits = read(self.model, rows, self.cache)
+        else:
+            self.cache, self.logits = read_apart(self.model, rows, capacity=self.window)
 
 
 def start(
@@ -117,19 +115,25 @@ def start(
     begun = [[*prompt, *settings.prefix] for prompt in prompts]
     ids, mask = padded(begun, device=device, left=True)
     window = context_of(model) if settings.overflow == "window" else None
-    capacity = min(ids.shape[1] + settings.max_new_tokens - 1, window or 10**9)  # the last token is never an input
-    if sources is None:
-        assert isinstance(model, Continues)
-        cache = model.new_cache(capacity=capacity)
-    else:
+    capacity = min(ids.shape[1] + settings.max_new_tokens - 1, window or 10**9)
+    again = window is not None and max(map(len, begun)) > window
+    logits = None
+    if sources is not None:
         assert isinstance(model, Answers)
-        read, read_mask = (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
-        cache = model.start(read, mask=read_mask, capacity=capacity)
-    alone, known = len(prompts) == 1 and window is None, 0
-    if prefixes is not None and alone:
+        given, given_mask = (
+            (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
+        )
+        cache: Any = model.encode_to_cache(given, padding_mask=given_mask, capacity=capacity)
+        logits = None if again else read(model, begun, cache)
+    elif again:
+        cache = cast(Any, model).new_cache(len(begun))
+    elif prefixes is not None and len(prompts) == 1 and window is None:
+        cache = cast(Any, model).new_cache(1, capacity=capacity)
         known = prefixes.restore(model, begun[0], cache)
-    elif sources is None and window is None and counts_positions(model, cache):
-        known = read_shared(model, begun, cache, device=device)
+        logits = read(model, [begun[0][known:]], cache)
+    else:
+        cache, logits = read_apart(model, begun, capacity=capacity)
+    alone = len(prompts) == 1 and window is None
     guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)
     return Batch(
         model,
@@ -137,31 +141,11 @@ def start(
         ids=ids,
         mask=mask,
         prompt=ids.shape[1] - len(settings.prefix),
-        known=known,
+        logits=logits,
         window=window,
         room=capacity if guesses else 0,
         grounds=sources[0] if alone and not isinstance(sources, Tensor | None) and shares_tokens(model) else (),
     )
-
-
-def read_shared(model: Model, rows: Sequence[Sequence[int]], cache: Cache, *, device: torch.device) -> int:
-    """Reads what all rows begin with once, for all of them; how many tokens that are. Each has at least one more, whose
-    scores are wanted."""
-    alike = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))
-    shared = min(sum(1 for _ in alike), min(map(len, rows)) - 1)
-    if len(rows) == 1 or shared < SHARED:
-        return 0
-    read(model, torch.tensor([rows[0][:shared]], device=device), cache, mask=None)
-    cache.select(torch.zeros(len(rows), dtype=torch.long, device=device))
-    return shared
-
-
-def counts_positions(model: Model, cache: Cache) -> bool:
-    """Whether a token is known by its position alone, not by its place in the cache, so that padding may lie between
-    tokens: behind what rows share, before what they do not."""
-    stack = getattr(model.config, "stack", None)
-    placed = stack is None or stack.score_bias is not None or stack.windows
-    return isinstance(cache, Forgets) and not placed and not turns_by_length(model)
 
 
 def shares_tokens(model: Model) -> bool:

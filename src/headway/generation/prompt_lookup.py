@@ -26,11 +26,10 @@ LONGEST_PAUSE = 64  # steps
 class Forgets(Protocol):
     """A cache that can take back its last tokens (a recurrent state cannot)."""
 
-    length: int
+    lengths: list[int]
+    can_truncate: bool
 
-    def select(self, rows: Tensor) -> None: ...
-
-    def truncate(self, length: int) -> None: ...
+    def truncate(self, lengths: Sequence[int]) -> None: ...
 
 
 class Trail:
@@ -90,21 +89,21 @@ class Lookahead:
         ids = torch.tensor([[token, *self.guessed]], device=self.device)
         if not self.guessed:
             return self.model.step(ids, self.cache)
-        self.scores = self.model.step(ids, self.cache, last=False)
+        self.scores = self.model.step(ids, self.cache, every=True)
         return self.scores[:, 0]
 
     def _guess(self) -> list[int]:
         if self._rest:
             self._rest -= 1
             return []
-        return self.trail.guess(min(MOST, self.room - self.cache.length - 1))
+        return self.trail.guess(min(MOST, self.room - self.cache.lengths[0] - 1))
 
     def _settle(self) -> None:
         """Forgets the guesses that were not taken. A guess that did not pay is followed by a pause, each twice as long
         as the last: where nothing repeats itself, speculation is as good as off."""
         if not self.guessed:
             return
-        self.cache.truncate(self.cache.length - len(self.guessed) + self.taken)
+        self.cache.truncate([self.cache.lengths[0] - len(self.guessed) + self.taken])
         paid = self.taken + 1 > price(len(self.guessed))
         self._pause = 0 if paid else min(2 * self._pause + 1, LONGEST_PAUSE)
         self._rest = self._pause
@@ -119,12 +118,8 @@ def price(guesses: int) -> float:
 def exact(model: Any, cache: object) -> bool:
     """Whether reading several tokens in one step gives the scores of reading them one by one, up to the last bit. Half
     precision rounds more than that, and some rotary scalings turn every token by the length of the whole."""
-    if not isinstance(cache, Forgets) or next(model.parameters()).dtype != torch.float32:
-        return False
-    return not turns_by_length(model)
-
-
-def turns_by_length(model: Any) -> bool:
-    config = getattr(model.config, "decoder", model.config)
-    rotary = config.stack.block.attention.rotary
-    return rotary is not None and rotary.scaling is not None and rotary.scaling.kind in ("dynamic", "longrope")
+    return (
+        getattr(cache, "can_truncate", False)
+        and next(model.parameters()).dtype == torch.float32
+        and not model.rotary_depends_on_length
+    )

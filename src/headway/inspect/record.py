@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.inspect.parts import Names, check_fired, match_names, taps_of, unique
-from headway.layers.attend import NO_MASK, attention_weights
+from headway.layers.attend import take
 from headway.layers.attention import Attention
-from headway.layers.masks import CAUSAL, Mask
+from headway.layers.context import Context
 from headway.layers.recurrent import AdditiveAttention
 from headway.layers.tap import Tap
 
@@ -116,9 +116,9 @@ class _Selection:
     def value(self, owner: nn.Module, name: str, value: Tensor) -> Tensor:
         """The selected part of a tap's value."""
         if isinstance(owner, Attention) and name.endswith((".k", ".v")):
-            return _take(value, self.kv_heads(owner), None)
+            return take(value, self.kv_heads(owner), None)
         if isinstance(owner, Attention | AdditiveAttention):
-            return _take(value, self.heads, self.rows(value.shape[2], name))
+            return take(value, self.heads, self.rows(value.shape[2], name))
         return value
 
 
@@ -135,15 +135,14 @@ class _ComputedWeights:
         self.hooks.callback(attention.q.register_forward_hook(self._on_queries).remove)
         self.hooks.callback(attention.k.register_forward_hook(self._on_keys).remove)
 
-    def _on_forward(self, _module: nn.Module, _args: Any, given: dict[str, Any]) -> None:
-        self.mask: Mask = given.get("mask", NO_MASK)
-        self.bias: Tensor | None = given.get("bias")
+    def _on_forward(self, _module: nn.Module, args: Any, given: dict[str, Any]) -> None:
+        self.context: Context = given["context"] if "context" in given else args[1]
 
     def _on_queries(self, _module: nn.Module, _inputs: Any, q: Tensor) -> None:
         self.q = q
 
     def _on_keys(self, _module: nn.Module, _inputs: Any, k: Tensor) -> None:
-        if self.attention.scores.listening or self.attention.weights.listening:
+        if self.attention.scores.hooked or self.attention.weights.hooked:
             for part, name in self.names.items():  # the layer computes them itself, and a hook may replace them
                 self._record_once(getattr(self.attention, part), name)
             return
@@ -161,29 +160,11 @@ class _ComputedWeights:
 
     @torch.no_grad()
     def _compute(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        name, heads, scale = next(iter(self.names.values())), self.selection.heads, self.attention.config.scale
-        queries, keys = q.shape[2], k.shape[2]
-        rows = self.selection.rows(queries, name)
-        q, k = _take(q, heads, rows), _take(k, self.selection.kv_heads(self.attention), None)
-        self.store.reserve(name, len(self.names) * q[..., 0].numel() * keys * q.element_size())
-        bias = None if self.bias is None else _take(self.bias, heads, rows)
-        mask = Mask(None if self.mask.allowed is None else _take(self.mask.allowed, heads, rows))
-        if self.mask.causal:
-            mask = mask & (CAUSAL if rows is None else _triangle(rows, queries=queries, keys=keys, device=q.device))
-        return attention_weights(q, k, mask=mask, bias=bias, scale=scale)
-
-
-def _triangle(rows: list[int], *, queries: int, keys: int, device: torch.device) -> Mask:
-    """These rows of the causal mask, whose last query is at the last key."""
-    last = torch.tensor(rows, device=device)[:, None] + keys - queries
-    return Mask(torch.arange(keys, device=device) <= last)  # (row, key)
-
-
-def _take(x: Tensor, heads: list[int] | None, rows: list[int] | None) -> Tensor:
-    """Selects heads and queries of a tensor that broadcasts to (batch, head, query, any). An axis of one is kept."""
-    if heads is not None and x.ndim > 2 and x.shape[-3] > 1:
-        x = x[..., heads, :, :]
-    return x if rows is None or x.shape[-2] == 1 else x[..., rows, :]
+        name, heads = next(iter(self.names.values())), self.selection.heads
+        rows = self.selection.rows(q.shape[2], name)
+        count = take(q, heads, rows)[..., 0].numel()
+        self.store.reserve(name, len(self.names) * count * k.shape[2] * q.element_size())
+        return self.attention.scores_and_weights(q, k, self.context, heads=heads, rows=rows)
 
 
 def _recorder(store: _Store, selection: _Selection, owner: nn.Module, name: str) -> Any:

@@ -1,22 +1,21 @@
 """The one formula, softmax(QKᵀ/√d_k)V (Vaswani et al. 2017, section 3.2.1; seeds 000–002).
 
-Two ways to the same numbers: `attend` takes the fast kernel, `attend_with_weights` spells every step out and returns
-the weights too. Tests hold them together, in train mode and with gradients.
+Two ways to the same numbers: `attend` takes the fused kernel, `attend_with_weights` computes every step and returns the
+weights too. Tests compare them, in train mode and with gradients.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from headway.layers.dropout import drop
-from headway.layers.masks import Mask
-
-NO_MASK = Mask()
+from headway.layers.masks import NO_MASK, Mask
 
 
 def attend(
@@ -26,14 +25,15 @@ def attend(
     *,
     mask: Mask = NO_MASK,
     bias: Tensor | None = None,  # added to the scaled scores; broadcasts to (batch, head, query, key)
-    scale: float | None = None,  # 1/√d_k unless told
+    scale: float | None = None,  # None: 1/√d_k
     dropout: float = 0.0,
 ) -> Tensor:  # (batch, head, query, d_v)
     queries, keys = q.shape[-2], k.shape[-2]
     grouped = k.shape[1] != q.shape[1]
-    if mask.texts is not None and mask.allowed is None and bias is None and queries == keys and len(q) == 1:
-        return _attend_texts(q, k, v, mask=mask, scale=scale, dropout=dropout)
-    if mask.causal and mask.allowed is None and bias is None and queries == keys:
+    plain = mask.allowed is None and bias is None and queries == keys
+    if mask.sequence_lengths is not None and plain and len(q) == 1:
+        return _attend_sequences(q, k, v, mask=mask, scale=scale, dropout=dropout)
+    if mask.causal and plain and mask.sequence_lengths is None:
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
@@ -45,35 +45,46 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=extra, scale=scale, dropout_p=dropout, enable_gqa=grouped)
 
 
-def _attend_texts(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: float | None, dropout: float) -> Tensor:
-    """Texts laid end to end in one row, met one by one; neighbours of one length are a batch."""
-    assert mask.texts is not None
-    runs = [(length, len(list(run))) for length, run in itertools.groupby(mask.texts)]
+def _attend_sequences(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: float | None, dropout: float) -> Tensor:
+    """Sequences laid end to end in one row; neighbours of equal length are computed as one batch."""
+    assert mask.sequence_lengths is not None
+    runs = [(length, len(list(run))) for length, run in itertools.groupby(mask.sequence_lengths)]
     sizes = [length * count for length, count in runs]
     out = []
     for (length, count), *parts in zip(runs, *(x[0].split(sizes, dim=1) for x in (q, k, v)), strict=True):
-        each = [part.unflatten(1, (count, length)).transpose(0, 1) for part in parts]  # (text, head, length, d)
-        met = attend(*each, mask=Mask(causal=mask.causal), scale=scale, dropout=dropout)
-        out.append(met.transpose(0, 1).flatten(1, 2))  # (head, text · length, d)
+        batch = [part.unflatten(1, (count, length)).transpose(0, 1) for part in parts]  # (sequence, head, length, d)
+        z = attend(*batch, mask=Mask(causal=mask.causal), scale=scale, dropout=dropout)
+        out.append(z.transpose(0, 1).flatten(1, 2))  # (head, sequence · length, d)
     return torch.cat(out, dim=1)[None]
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, *, mask: Mask = NO_MASK, bias: Tensor | None = None, scale: float | None = None
+    q: Tensor,
+    k: Tensor,
+    *,
+    mask: Mask = NO_MASK,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(scores, weights), both (batch, head, query, key): the scaled scores, -inf where masked, and their softmax."""
-    k = repeat_groups(k, q.shape[1])
-    scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    """(scores, weights), both (batch, head, query, key): the scaled scores, -inf where masked, and their softmax.
+    `heads` and `rows` (queries, counted from the first) restrict the computation to some of them."""
+    queries, keys, count = q.shape[-2], k.shape[-2], q.shape[1]
+    allowed = mask.tensor(queries, keys, q.device)
+    k = take(k, None if heads is None else [head * k.shape[1] // count for head in heads], None)
+    q = take(q, heads, rows)
+    scores = q @ repeat_groups(k, q.shape[1]).transpose(-2, -1)
+    scores = scores * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    allowed = mask.tensor(q.shape[-2], k.shape[-2], q.device)
+        scores = scores + take(bias, heads, rows).to(scores.dtype)
     if allowed is not None:
-        scores = scores.masked_fill(~allowed, -math.inf)
+        scores = scores.masked_fill(~take(allowed, heads, rows), -math.inf)
     return scores, softmax(scores)
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """A query that may look at nothing (a padded row) gets weights of zero, as the fast kernel gives it."""
+    """A query that may attend to nothing (a padded row) gets weights of zero, as from the fused kernel."""
     return scores.softmax(-1).masked_fill(scores == -math.inf, 0.0)
 
 
@@ -96,3 +107,10 @@ def repeat_groups(x: Tensor, heads: int) -> Tensor:
     """(batch, kv_head, key, d) → (batch, head, key, d): each key/value head serves a group of query heads."""
     groups = heads // x.shape[1]
     return x if groups == 1 else torch.repeat_interleave(x, groups, dim=1)
+
+
+def take(x: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
+    """Some heads and queries of what broadcasts to (batch, head, query, any). A dimension of size one stays."""
+    if heads is not None and x.ndim > 2 and x.shape[-3] > 1:
+        x = x[..., list(heads), :, :]
+    return x if rows is None or x.shape[-2] == 1 else x[..., list(rows), :]

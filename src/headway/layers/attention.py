@@ -3,17 +3,20 @@ class; fewer key/value heads than query heads make it grouped (Ainslie et al. 20
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from headway.layers.attend import NO_MASK, attend, attention_weights, repeat_groups, softmax
+from headway.layers.attend import attend, attention_weights, repeat_groups, softmax
 from headway.layers.cache import LayerCache
+from headway.layers.context import Context
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.masks import Mask
 from headway.layers.norms import NormConfig
-from headway.layers.positions import RotaryConfig, rotate
+from headway.layers.rotary import RotaryConfig, rotate
+from headway.layers.score_bias import ScoreBiasConfig
 from headway.layers.tap import Tap
 
 
@@ -27,12 +30,13 @@ class AttentionConfig:
     qk_norm: NormConfig | None = None  # on each head's query and key, before rotary
     scale: float | None = None  # None: 1/√head_size
     dropout: float = 0.0  # on the weights
+    score_bias: ScoreBiasConfig | None = None  # depends on q, k and position
 
 
 class Attention(nn.Module):
-    def __init__(self, width: int, config: AttentionConfig):
+    def __init__(self, width: int, config: AttentionConfig, *, cross: bool = False):
         super().__init__()
-        self.config = config
+        self.config, self.cross = config, cross
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         inner, kv_inner = self.heads * config.head_size, self.kv_heads * config.head_size
         self.query = Linear(width, inner, bias="q" in config.bias)
@@ -41,55 +45,82 @@ class Attention(nn.Module):
         self.output = Linear(inner, width, bias="o" in config.bias)
         self.query_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
         self.key_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
+        self.score_bias = config.score_bias.build(config.heads, config.head_size) if config.score_bias else None
         self.q, self.k, self.v, self.scores, self.weights, self.z = (Tap() for _ in range(6))
 
-    def forward(
-        self,
-        x: Tensor,  # (batch, query, width)
-        *,
-        memory: Tensor | None = None,  # (batch, key, width): cross-attention looks here instead of at x
-        mask: Mask = NO_MASK,
-        bias: Tensor | None = None,
-        rotary: tuple[Tensor, Tensor] | None = None,
-        cache: LayerCache | None = None,
-        last: int = 0,  # only so many of the last tokens ask; all are looked at
-    ) -> Tensor:
-        asking, angles = (x[:, -last:], _last(rotary, last)) if last else (x, rotary)
-        q = self.q(self._turn(self._split(self.query(asking), self.heads), self.query_norm, angles))
-        if memory is not None and cache is not None and cache.length:
-            k, v = cache.keys, cache.values  # the source's keys and values, computed at the first step
+    def forward(self, x: Tensor, context: Context, *, cache: LayerCache | None = None) -> Tensor:
+        """`x` is (batch, query, width). Keys and values are computed from x, or for cross-attention from
+        `context.memory`, once per source if there is a cache."""
+        q = self.q(self._norm_and_rotate(self.query(add(x, context.query_key_positions)), self.query_norm, context))
+        if self.cross and cache is not None and cache.columns:
+            k, v = cache.keys, cache.values
         else:
-            source = x if memory is None else memory
-            k = self._turn(self._split(self.key(source), self.kv_heads), self.key_norm, rotary)
-            v = self._split(self.value(source), self.kv_heads)
+            k, v = self.keys_and_values(x, context)
             if cache is not None:
-                k, v = cache.append(k, v)
-        k, v = self.k(k), self.v(v)
-        z = self.z(self._attend(q, k, v, mask, bias))  # (batch, head, query, head_size)
-        return self.output(z.transpose(1, 2).flatten(2))
+                k, v = cache.append(k, v, None if self.cross else context.positions)
+        k, v = self.k(k), self.v(v)  # (batch, kv_head, key, head_size)
+        mask, bias = self.mask(context), self.bias(q, k, context)
+        dropout, scale = self.config.dropout if self.training else 0.0, self.config.scale
+        if self.weights.hooked or self.scores.hooked:
+            z = self._attend_with_hooks(q, k, v, context, dropout)
+        else:
+            z = attend(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
+        return self.output(self.z(z).transpose(1, 2).flatten(2))  # z is (batch, head, query, head_size)
 
-    def _split(self, x: Tensor, heads: int) -> Tensor:  # (batch, length, heads·size) → (batch, heads, length, size)
-        return x.unflatten(-1, (heads, self.config.head_size)).transpose(1, 2)
+    def keys_and_values(self, x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        """Both (batch, kv_head, key, head_size)."""
+        source, positions = x, context.query_key_positions
+        if self.cross:
+            assert context.memory is not None
+            source, positions = context.memory, context.memory_positions
+        k = self._norm_and_rotate(self.key(add(source, positions)), self.key_norm, context)
+        return k, self._split(self.value(source))
 
-    def _turn(self, x: Tensor, norm: nn.Module | None, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
+    def mask(self, context: Context) -> Mask:
+        return context.memory_mask if self.cross else context.mask
+
+    def bias(self, q: Tensor, k: Tensor, context: Context) -> Tensor | None:
+        """What is added to the scores, broadcasting to (batch, head, query, key)."""
+        if self.cross:
+            return None
+        if self.score_bias is None:
+            return context.bias
+        assert context.positions is not None
+        return add(self.score_bias(q, k, context.positions), context.bias)
+
+    def scores_and_weights(
+        self,
+        q: Tensor,
+        k: Tensor,
+        context: Context,
+        *,
+        heads: Sequence[int] | None = None,
+        rows: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Explicit scores and weights of the values at the taps `q` and `k`, for some heads and queries or for all."""
+        mask, bias = self.mask(context), self.bias(q, k, context)
+        return attention_weights(q, k, mask=mask, bias=bias, scale=self.config.scale, heads=heads, rows=rows)
+
+    def _attend_with_hooks(self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float) -> Tensor:
+        """Scores and weights pass their taps. Unless a hook replaces them or drops some, the values are still those of
+        the fused kernel."""
+        scores, weights = self.scores_and_weights(q, k, context)
+        seen_scores = self.scores(scores)
+        seen_weights = self.weights(weights if seen_scores is scores else softmax(seen_scores))
+        if seen_weights is weights and not dropout:
+            bias, scale = self.bias(q, k, context), self.config.scale
+            return attend(q, k, v, mask=self.mask(context), bias=bias, scale=scale)
+        return drop(seen_weights, dropout) @ repeat_groups(v, self.heads)
+
+    def _split(self, x: Tensor) -> Tensor:  # (batch, length, heads·size) → (batch, heads, length, size)
+        return x.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
+
+    def _norm_and_rotate(self, x: Tensor, norm: nn.Module | None, context: Context) -> Tensor:
+        x = self._split(x)
         if norm is not None:
             x = norm(x)
-        return x if rotary is None else rotate(x, *rotary)
-
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
-        """The fast kernel, always; the scores and weights are worked out beside it only when somebody listens. A
-        listener that replaces them, or listens in train mode with dropout, gets the explicit path."""
-        dropout = self.config.dropout if self.training else 0.0
-        scale = self.config.scale
-        if not (self.weights.listening or self.scores.listening):
-            return attend(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
-        scores, weights = attention_weights(q, k, mask=mask, bias=bias, scale=scale)
-        heard_scores = self.scores(scores)
-        heard = self.weights(weights if heard_scores is scores else softmax(heard_scores))
-        if heard is weights and not dropout:
-            return attend(q, k, v, mask=mask, bias=bias, scale=scale)
-        return drop(heard, dropout) @ repeat_groups(v, self.heads)
+        return x if context.rotary is None or self.cross else rotate(x, *context.rotary)
 
 
-def _last(rotary: tuple[Tensor, Tensor] | None, count: int) -> tuple[Tensor, Tensor] | None:
-    return None if rotary is None else (rotary[0][..., -count:, :], rotary[1][..., -count:, :])
+def add(x: Tensor, y: Tensor | None) -> Tensor:
+    return x if y is None else x + y

@@ -1,141 +1,199 @@
 """Keys and values of the past: a value owned by the caller, never by a module.
 
-Buffers are allocated ahead and grow by doubling, so a step writes one column instead of copying the past.
+Every row has a length of its own: token t of a row is column t, and no column holds padding. Buffers are allocated
+ahead and grow by doubling, so a step writes one column instead of copying the past. Columns behind a row's length are
+zero or left over from longer rows; masks keep them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from headway.layers.positions import Positions
+
 
 class LayerCache:
-    """Keys and values of one attention layer, (batch, kv_head, length, d)."""
+    """Keys and values of one attention layer: buffers of (row, kv_head, column, d)."""
 
     def __init__(self, capacity: int = 0):
-        self.length = 0
-        self._room = capacity
+        self.columns = 0  # in use: the length of the longest row
+        self.capacity = capacity
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 
     @property
     def keys(self) -> Tensor:
         assert self._keys is not None
-        return self._keys[:, :, : self.length]
+        return self._keys[:, :, : self.columns]
 
     @property
     def values(self) -> Tensor:
         assert self._values is not None
-        return self._values[:, :, : self.length]
+        return self._values[:, :, : self.columns]
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes the new columns and returns everything so far."""
-        end = self.length + keys.shape[2]
-        all_keys, all_values = self.with_room(keys, values)
-        all_keys[:, :, self.length : end] = keys
-        all_values[:, :, self.length : end] = values
-        self.length = end
+    def append(self, keys: Tensor, values: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
+        """Writes the new columns, (row, kv_head, new, d), and returns everything so far. Without `positions` they go
+        behind the columns in use."""
+        columns = None if positions is None else positions.columns
+        end = self.columns + keys.shape[2] if positions is None else positions.keys
+        all_keys, all_values = self.reserve(keys, values, end)
+        if columns is None:
+            all_keys[:, :, end - keys.shape[2] : end] = keys
+            all_values[:, :, end - keys.shape[2] : end] = values
+        else:
+            rows = torch.arange(len(keys), device=keys.device)[:, None]
+            all_keys[rows, :, columns] = keys.transpose(1, 2)
+            all_values[rows, :, columns] = values.transpose(1, 2)
+        self.columns = end
         return self.keys, self.values
 
-    def with_room(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The buffers themselves, with room for columns of these shapes behind what is written. Who writes them counts
-        `length` on."""
-        if self._keys is None or self._values is None or self.length + keys.shape[2] > self._keys.shape[2]:
-            self._grow(keys, values)
-        assert self._keys is not None and self._values is not None
+    def reserve(self, keys: Tensor, values: Tensor, end: int) -> tuple[Tensor, Tensor]:
+        """The buffers, with space for `end` columns of such rows. Whoever writes to them sets `columns`."""
+        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+            size = max(end, self.capacity, 2 * self.columns)
+            self._keys = _resized(self._keys, keys, size, self.columns)
+            self._values = _resized(self._values, values, size, self.columns)
         return self._keys, self._values
 
-    def _grow(self, keys: Tensor, values: Tensor) -> None:
-        room = max(self.length + keys.shape[2], self._room, 2 * self.length)
-        new_keys = keys.new_empty(*keys.shape[:2], room, keys.shape[3])
-        new_values = values.new_empty(*values.shape[:2], room, values.shape[3])
-        if self._keys is not None:
-            new_keys[:, :, : self.length] = self.keys
-            new_values[:, :, : self.length] = self.values
-        self._keys, self._values = new_keys, new_values
-
     def select(self, rows: Tensor) -> None:
-        """Keeps and reorders batch rows (beams that live on, sequences that are not finished). Only what is written is
-        copied; the room ahead stays empty."""
         if self._keys is not None and self._values is not None:
             self._keys, self._values = self._chosen(self._keys, rows), self._chosen(self._values, rows)
 
     def _chosen(self, buffer: Tensor, rows: Tensor) -> Tensor:
-        out = buffer.new_empty(len(rows), *buffer.shape[1:])
-        torch.index_select(buffer[:, :, : self.length], 0, rows, out=out[:, :, : self.length])
+        out = buffer.new_zeros(len(rows), *buffer.shape[1:])
+        torch.index_select(buffer[:, :, : self.columns], 0, rows, out=out[:, :, : self.columns])
         return out
 
-    def join(self, parts: Sequence[tuple[Tensor, LayerCache]], *, batch: int, length: int) -> None:
-        """Takes what others hold for some rows each, ended at `length` alike; before it there is nothing."""
-        like = parts[0][1]
-        room = max(length, self._room)
-        self._keys = like.keys.new_zeros(batch, like.keys.shape[1], room, like.keys.shape[3])
-        self._values = like.values.new_zeros(batch, like.values.shape[1], room, like.values.shape[3])
-        for rows, part in parts:
-            self._keys[rows, :, length - part.length : length] = part.keys
-            self._values[rows, :, length - part.length : length] = part.values
-        self.length = length
+    def append_rows(self, other: LayerCache) -> None:
+        if other._keys is None or other._values is None:
+            return
+        if self._keys is None or self._values is None:
+            self._keys, self._values, self.columns = other._keys, other._values, other.columns
+            return
+        columns = max(self.columns, other.columns)
+        size = max(columns, self._keys.shape[2], self.capacity)
+        self._keys = _stacked(self._keys, other._keys, (self.columns, other.columns), size)
+        self._values = _stacked(self._values, other._values, (self.columns, other.columns), size)
+        self.columns = columns
 
-    def truncate(self, length: int) -> None:
-        self.length = min(self.length, length)
+    def truncate(self, columns: int) -> None:
+        self.columns = min(self.columns, columns)
+
+
+def _resized(buffer: Tensor | None, like: Tensor, size: int, used: int) -> Tensor:
+    out = like.new_zeros(*like.shape[:2], size, like.shape[3])
+    if buffer is not None:
+        out[:, :, :used] = buffer[:, :, :used]
+    return out
+
+
+def _stacked(first: Tensor, second: Tensor, used: tuple[int, int], size: int) -> Tensor:
+    out = first.new_zeros(len(first) + len(second), first.shape[1], size, first.shape[3])
+    out[: len(first), :, : used[0]] = first[:, :, : used[0]]
+    out[len(first) :, :, : used[1]] = second[:, :, : used[1]]
+    return out
+
+
+class BlockCache(NamedTuple):
+    """What one block of a decoder keeps."""
+
+    attention: LayerCache | None
+    cross: LayerCache | None
 
 
 class KeyValueCache:
-    """What a decoder remembers between steps: one LayerCache per layer, which tokens were padding, and, for an
-    encoder-decoder, the cross-attention keys and values of the source (computed once) with the source's own mask."""
+    """What a decoder keeps between steps: a LayerCache per layer and, for an encoder-decoder, the cross-attention's
+    keys and values of the source (computed once) with the source's own mask."""
 
-    def __init__(self, layers: int, *, capacity: int = 0):
+    can_truncate = True
+
+    def __init__(self, layers: int, *, rows: int, capacity: int = 0):
+        self.lengths = [0] * rows  # tokens of each row
         self.layers = [LayerCache(capacity) for _ in range(layers)]
         self.cross = [LayerCache() for _ in range(layers)]
-        self.mask: Tensor | None = None  # (batch, length), False = padding; None = no padding so far
-        self.memory: Tensor | None = None  # the encoder's output (batch, source, width)
-        self.memory_mask: Tensor | None = None  # (batch, source)
-        self._reads: Tensor | None = None  # which of the first rows' sources each row reads
+        self.memory: Tensor | None = None  # the encoder's output (row, source, width)
+        self.memory_padding_mask: Tensor | None = None  # (row, source)
+        self.memory_positions: Tensor | None = None  # added to the inputs of the cross-attention's keys
+        self._sources = list(range(rows))  # rows with equal numbers have the same source
 
-    @property
-    def length(self) -> int:
-        return self.layers[0].length if self.layers else 0
+    def __len__(self) -> int:
+        return len(self.lengths)
 
-    def extend_mask(self, mask: Tensor | None, *, batch: int, new: int, device: torch.device) -> Tensor | None:
-        """Remembers which of the `new` tokens are real; returns the mask over everything so far (None = all real)."""
-        if mask is None and self.mask is None:
-            return None
-        past = self.mask if self.mask is not None else torch.ones(batch, self.length, dtype=torch.bool, device=device)
-        fresh = mask.bool() if mask is not None else torch.ones(batch, new, dtype=torch.bool, device=device)
-        self.mask = torch.cat([past, fresh], dim=1)
-        return self.mask
+    def block(self, layer: int) -> BlockCache:
+        return BlockCache(self.layers[layer], self.cross[layer])
 
-    def join(self, parts: Sequence[tuple[Tensor, KeyValueCache]], mask: Tensor) -> None:
-        """Takes what others hold for some rows each: prompts that were read apart, padded on the left by `mask` (batch,
-        length)."""
-        batch, length = mask.shape
-        for number, layer in enumerate(self.layers):
-            layer.join([(rows, part.layers[number]) for rows, part in parts], batch=batch, length=length)
-        self.mask = mask
+    def advance(self, lengths: Sequence[int]) -> None:
+        """Counts the tokens that were appended to each row."""
+        self.lengths = [past + new for past, new in zip(self.lengths, lengths, strict=True)]
+        self.truncate(self.lengths)
 
-    def select(self, rows: Tensor) -> None:
-        """Keeps and reorders batch rows. Beams that change places within one request read the same source, so what was
-        worked out from it stays where it is."""
-        for layer in self.layers:
-            layer.select(rows)
-        if self.mask is not None:
-            self.mask = self.mask.index_select(0, rows)
-        reads = rows if self._reads is None else self._reads.index_select(0, rows)
-        if self._reads is not None and torch.equal(reads, self._reads):
+    def select(self, rows: Sequence[int]) -> None:
+        """Keeps, repeats and reorders rows (beams that live on, sequences that are not finished)."""
+        if list(rows) == list(range(len(self))):
             return
-        self._reads = reads
-        for layer in self.cross:
-            layer.select(rows)
-        if self.memory is not None:
-            self.memory = self.memory.index_select(0, rows)
-        if self.memory_mask is not None:
-            self.memory_mask = self.memory_mask.index_select(0, rows)
-
-    def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens."""
+        device = next((layer.keys.device for layer in self.layers if layer.columns), None)
+        device = self.memory.device if device is None and self.memory is not None else device
+        index = torch.tensor(rows, dtype=torch.long, device=device)
         for layer in self.layers:
-            layer.truncate(length)
-        if self.mask is not None:
-            self.mask = self.mask[:, :length]
+            layer.select(index)
+        self.lengths = [self.lengths[row] for row in rows]
+        self.truncate(self.lengths)
+        sources = [self._sources[row] for row in rows]
+        if sources == self._sources:  # beams that change places within one request
+            return
+        self._sources = sources
+        for layer in self.cross:
+            layer.select(index)
+        for name in ("memory", "memory_padding_mask", "memory_positions"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, value.index_select(0, index))
+
+    def append_rows(self, other: KeyValueCache) -> None:
+        """Adds the rows of another cache of the same model behind its own; the other is not used any more."""
+        if not self.lengths:
+            self.__dict__.update(other.__dict__)
+            return
+        for mine, theirs in zip((*self.layers, *self.cross), (*other.layers, *other.cross), strict=True):
+            mine.append_rows(theirs)
+        if self.memory is not None and other.memory is not None:
+            self.memory_padding_mask = joined_padding(
+                self.memory, self.memory_padding_mask, other.memory, other.memory_padding_mask
+            )
+            self.memory = joined(self.memory, other.memory)
+        if self.memory_positions is not None and other.memory_positions is not None:
+            self.memory_positions = joined(self.memory_positions, other.memory_positions)
+        first = max(self._sources, default=-1) + 1
+        self._sources += [first + number for number in other._sources]
+        self.lengths += other.lengths
+
+    def truncate(self, lengths: Sequence[int]) -> None:
+        """Forgets all but the first `lengths[row]` tokens of each row."""
+        self.lengths = [min(old, new) for old, new in zip(self.lengths, lengths, strict=True)]
+        for layer in self.layers:
+            layer.truncate(max(self.lengths, default=0))
+
+
+def joined(first: Tensor, second: Tensor) -> Tensor:
+    """Rows of (row, length, …) behind each other, the shorter ones filled up with zeros."""
+    out = first.new_zeros(len(first) + len(second), max(first.shape[1], second.shape[1]), *first.shape[2:])
+    out[: len(first), : first.shape[1]] = first
+    out[len(first) :, : second.shape[1]] = second
+    return out
+
+
+def joined_padding(
+    first: Tensor, first_mask: Tensor | None, second: Tensor, second_mask: Tensor | None
+) -> Tensor | None:
+    """The padding mask of two sources (row, length, …) whose rows are joined; None: nothing is padded."""
+    if first_mask is None and second_mask is None and first.shape[1] == second.shape[1]:
+        return None
+    masks = [
+        source.new_ones(source.shape[:2], dtype=torch.bool) if mask is None else mask.bool()
+        for source, mask in ((first, first_mask), (second, second_mask))
+    ]
+    return joined(*masks)

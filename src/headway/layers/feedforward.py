@@ -18,7 +18,7 @@ Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu",
 
 
 class _SquaredReLU(torch.autograd.Function):
-    """relu(x)²; its derivative is 2·relu(x), so one tensor serves both ways."""
+    """relu(x)²; its derivative is 2·relu(x), so one saved tensor is enough."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -42,13 +42,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": lambda x: x.tanh(),
 }
 
-IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {  # the same functions, writing over their input
-    "relu": torch.relu_,
-    "gelu": torch.ops.aten.gelu_,
-    "gelu_tanh": lambda x: torch.ops.aten.gelu_(x, approximate="tanh"),
-    "silu": lambda x: F.silu(x, inplace=True),
-}
-
 
 @dataclass(frozen=True)
 class FeedForwardConfig:
@@ -66,16 +59,14 @@ class FeedForward(nn.Module):
         self.up = Linear(width, config.width, bias=config.bias)
         self.down = Linear(config.width, width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
-        self.in_place = IN_PLACE.get(config.activation, self.activation)
         self.dropout = config.dropout
         self.hidden = Tap()
 
     def forward(self, x: Tensor) -> Tensor:  # (batch, length, width)
-        activation = self.activation if torch.is_grad_enabled() else self.in_place
         if self.gate is None:
-            hidden = activation(self.up(x))
+            hidden = self.activation(self.up(x))  # (batch, length, inner)
         else:
-            hidden = activation(self.gate(x)) * self.up(x)
+            hidden = self.activation(self.gate(x)) * self.up(x)
         if self.training and self.dropout:
             hidden = drop(hidden, self.dropout)
         return self.down(self.hidden(hidden))

@@ -1,7 +1,7 @@
-"""Who may look at whom. True = may look. Masks combine with `&` and `|`.
+"""Who may attend to whom. True = may attend. Masks combine with `&` and `|`.
 
-The causal triangle, and texts laid end to end, are kept as a fact rather than a tensor for as long as possible: so the
-fast kernel can use its own causal path, a single-token step needs no mask at all, and each text is met by itself.
+The causal triangle, and sequences laid end to end, stay symbolic for as long as possible: so the fused kernel can use
+its own causal path, a single-token step needs no mask at all, and packed sequences are attended to one by one.
 """
 
 from __future__ import annotations
@@ -15,34 +15,38 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Mask:
     """`allowed` broadcasts to (batch, head, query, key); None allows everything. `causal` adds the triangle, aligned
-    so that the last query is the last key. `texts` are the lengths of texts laid end to end, which do not see each
-    other."""
+    so that the last query is the last key. `sequence_lengths` are the lengths of sequences laid end to end in one row,
+    which do not attend to each other."""
 
     allowed: Tensor | None = None
     causal: bool = False
-    texts: tuple[int, ...] | None = None
+    sequence_lengths: tuple[int, ...] | None = None
 
     def __and__(self, other: Mask) -> Mask:
         if self.allowed is None or other.allowed is None:
             allowed = other.allowed if self.allowed is None else self.allowed
         else:
             allowed = self.allowed & other.allowed
-        return Mask(allowed, causal=self.causal or other.causal, texts=self.texts or other.texts)
+        lengths = self.sequence_lengths or other.sequence_lengths
+        return Mask(allowed, causal=self.causal or other.causal, sequence_lengths=lengths)
 
     def __or__(self, other: Mask) -> Mask:
-        if self.causal or other.causal or self.texts or other.texts:
+        if self.causal or other.causal or self.sequence_lengths or other.sequence_lengths:
             raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on the others first")
         if self.allowed is None or other.allowed is None:
             return Mask()
         return Mask(self.allowed | other.allowed)
 
     def tensor(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        """The mask as a bool tensor, or None when everything may be seen."""
+        """The mask as a bool tensor, or None when everything is allowed."""
         allowed = self.allowed
-        if self.texts is not None:
-            counts = torch.tensor(self.texts, device=device)
-            text = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)  # (key)
-            same = text[-queries:, None] == text[None]  # (query, key)
+        if self.sequence_lengths is not None:
+            number = torch.repeat_interleave(
+                torch.arange(len(self.sequence_lengths), device=device),
+                torch.tensor(self.sequence_lengths, device=device),
+                output_size=sum(self.sequence_lengths),
+            )  # (key)
+            same = number[-queries:, None] == number[None]  # (query, key)
             allowed = same if allowed is None else same & allowed
         if not self.causal or queries == 1:
             return allowed
@@ -50,35 +54,38 @@ class Mask:
         return triangle if allowed is None else triangle & allowed
 
 
+NO_MASK = Mask()
 CAUSAL = Mask(causal=True)
 
 
 def padding(padding_mask: Tensor) -> Mask:
-    """From (batch, key) with nonzero = a real token. A mask without any padding is no mask."""
-    keep = padding_mask.bool()
-    return Mask() if bool(keep.all()) else Mask(keep[:, None, None, :])
+    """From (batch, key) with nonzero = a real token. Nothing is read back from the device: whoever knows that no token
+    is padding passes no mask instead, which is faster."""
+    return Mask(padding_mask.bool()[:, None, None, :])
 
 
-def window(size: int, *, queries: int, keys: int, device: torch.device) -> Mask:
-    """Each query sees itself and the `size - 1` keys before it (with the causal triangle: sliding-window attention)."""
-    if keys <= size:
-        return Mask()
-    query = torch.arange(keys - queries, keys, device=device)[:, None]
-    key = torch.arange(keys, device=device)[None, :]
-    return Mask(query - key < size)
+def window(size: int, distances: Tensor, *, causal: bool) -> Mask:
+    """Sliding-window attention. `distances` is query position − key position, (…, query, key). With the causal triangle
+    a query sees itself and the `size - 1` keys before it; without, also as many behind it."""
+    return Mask((distances if causal else distances.abs()) < size)
 
 
 def prefix(lengths: Tensor, *, queries: int, keys: int) -> Mask:
-    """Causal, except that everyone may look at the first `lengths[b]` keys of row b (prefix language modelling)."""
+    """Causal, except that all queries of row b may attend to its first `lengths[b]` keys (prefix language model)."""
     device = lengths.device
     seen = torch.arange(keys, device=device)[None, None, None, :] < lengths[:, None, None, None]
     triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
     return Mask(seen) | Mask(triangle)
 
 
-def segments(packed: Tensor | tuple[int, ...]) -> Mask:
-    """Packed rows: a token sees only its own segment. (batch, length) with one number per packed example, or, for a
-    single row, the lengths of its examples."""
-    if isinstance(packed, tuple):
-        return Mask(texts=packed) if len(packed) > 1 else Mask()
-    return Mask(packed[:, None, :, None] == packed[:, None, None, :])
+def permutation(order: Tensor, *, include_self: bool = True) -> Mask:
+    """Autoregression in another order than that of the text (XLNet, Yang et al. 2019): `order` is (batch, length), the
+    step at which each token is predicted. A query attends to tokens of earlier steps and, in the content stream, to
+    itself."""
+    query, key = order[:, None, :, None], order[:, None, None, :]
+    return Mask(key <= query if include_self else key < query)
+
+
+def segments(numbers: Tensor) -> Mask:
+    """Packed rows: a token attends only to its own segment. `numbers` is (batch, length), one number per segment."""
+    return Mask(numbers[:, None, :, None] == numbers[:, None, None, :])

@@ -1,4 +1,5 @@
-"""Norms. LayerNorm and RMSNorm are torch's; the seed's BatchNorm, with padding excluded, is ours."""
+"""Norms. LayerNorm and RMSNorm are torch's; the seed's BatchNorm, with padding excluded, and the modulation of a norm
+by a condition are ours."""
 
 from __future__ import annotations
 
@@ -66,14 +67,33 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(width))
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """`x` is (batch, length, width); `padding_mask` is (batch, length), True = a real token."""
+        """`x` is (batch, length, width); `padding_mask` is (batch, length), nonzero = a real token."""
         if self.training:
-            real = x.flatten(0, -2) if padding_mask is None else x[padding_mask.bool()]  # (tokens, width)
-            mean, var = real.mean(0), real.var(0, unbiased=False)
+            real = torch.ones_like(x[..., :1]) if padding_mask is None else padding_mask[..., None].to(x.dtype)
+            count = real.sum()
+            mean = (x * real).flatten(0, -2).sum(0) / count  # (width)
+            var = ((x - mean).square() * real).flatten(0, -2).sum(0) / count
             with torch.no_grad():
-                unbiased = var * (len(real) / max(len(real) - 1, 1))
                 self.running_mean.lerp_(mean, self.momentum)
-                self.running_var.lerp_(unbiased, self.momentum)
+                self.running_var.lerp_(var * (count / (count - 1).clamp(min=1)), self.momentum)
         else:
             mean, var = self.running_mean, self.running_var
         return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
+
+
+class Modulation(nn.Module):
+    """Conditioning by a vector (AdaLN-Zero, Peebles & Xie 2023): for each of `branches` residual branches a shift and a
+    scale of its normalised input, and a gate of its result. Starts at zero: the block is then the identity."""
+
+    def __init__(self, width: int, condition: int, *, branches: int):
+        super().__init__()
+        self.branches = branches
+        self.project = nn.Linear(condition, 3 * branches * width)
+        if not self.project.weight.is_meta:
+            nn.init.zeros_(self.project.weight)
+            nn.init.zeros_(self.project.bias)
+
+    def forward(self, condition: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """(batch, condition) → (shift, scale, gate) of each branch, (batch, 1, width)."""
+        values = self.project(nn.functional.silu(condition))[:, None].chunk(3 * self.branches, dim=-1)
+        return list(zip(values[0::3], values[1::3], values[2::3], strict=True))

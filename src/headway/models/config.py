@@ -11,12 +11,21 @@ from typing import Any, Literal
 from headway.errors import ConfigError
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
-from headway.layers.embeddings import EmbeddingConfig, PatchConfig
+from headway.layers.embeddings import EmbeddingConfig, FrontEndConfig
 from headway.layers.feedforward import Activation
 from headway.layers.norms import NormConfig
-from headway.layers.positions import RelativeBiasConfig
+from headway.layers.rotary import RotaryConfig
+from headway.layers.score_bias import RelativeBiasConfig
 
 LIMITS = {"layers": 10_000, "vocab": 100_000_000, "width": 10_000_000, "heads": 100_000, "labels": 10_000_000}
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """How one layer differs from the stack's block."""
+
+    window: int | None = None  # sliding-window attention; None: the whole text
+    rotary: RotaryConfig | Literal["none"] | None = None  # None: the block's
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,27 @@ class StackConfig:
     causal: bool = False
     final_norm: bool = False
     final_dropout: float = 0.0  # after the final norm
-    score_bias: RelativeBiasConfig | Literal["alibi"] | None = None
-    windows: tuple[int | None, ...] = ()  # sliding window of each layer; empty: none has one
+    score_bias: RelativeBiasConfig | Literal["alibi"] | None = None  # by position alone, shared by all layers
+    per_layer: tuple[LayerConfig, ...] = ()  # one per layer; empty: all layers are alike
+
+    def layer(self, number: int) -> LayerConfig:
+        return self.per_layer[number] if self.per_layer else SAME
+
+    def kinds(self) -> tuple[LayerConfig, ...]:
+        """The different layer configs, each once."""
+        return tuple(dict.fromkeys(self.per_layer or (SAME,)))
+
+    def rotary(self, layer: LayerConfig) -> RotaryConfig | None:
+        if layer.rotary == "none":
+            return None
+        return self.block.attention.rotary if layer.rotary is None else layer.rotary
+
+    @property
+    def windowed(self) -> bool:
+        return any(layer.window is not None for layer in self.per_layer)
+
+
+SAME = LayerConfig()
 
 
 # ---------------------------------------------------------------------------------------- heads
@@ -95,7 +123,7 @@ HeadConfig = LanguageHeadConfig | ClassifyHeadConfig | TokenHeadConfig | PoolerC
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    embedding: EmbeddingConfig | PatchConfig
+    embedding: FrontEndConfig
     stack: StackConfig
     head: HeadConfig | None = None
     shape: Literal["encoder"] = "encoder"
@@ -161,6 +189,9 @@ def validate(config: Any, *, path: str = "config") -> None:
             raise ConfigError(f"{name} is {value}: it must be from 0 to below 1")
         elif isinstance(value, int) and not isinstance(value, bool):
             _positive(name, field, value)
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            for number, item in enumerate(value):
+                validate(item, path=f"{name}[{number}]")
         elif isinstance(value, tuple) and any(item is not None and not 0 < item < math.inf for item in value):
             raise ConfigError(f"{name} is {list(value)}: each must be a positive, finite number")
     _agree(config, path)
@@ -171,13 +202,13 @@ def _agree(config: Any, path: str) -> None:
     match config:
         case AttentionConfig(heads=heads, kv_heads=int(few)) if heads % few:
             raise ConfigError(f"{path}.kv_heads is {few}: it does not divide the {heads} heads")
-        case StackConfig(windows=windows, layers=layers) if windows and len(windows) != layers:
-            raise ConfigError(f"{path}.windows has {len(windows)} values for {layers} layers")
+        case StackConfig(per_layer=given, layers=layers) if given and len(given) != layers:
+            raise ConfigError(f"{path}.per_layer has {len(given)} values for {layers} layers")
         case EncoderConfig() | DecoderConfig() if config.embedding.width != config.stack.block.width:
             width = config.stack.block.width
             raise ConfigError(f"{path}.embedding.width is {config.embedding.width} but the blocks' is {width}")
         case EncoderDecoderConfig(shared_embedding=True, encoder=encoder, decoder=decoder):
-            vocabs = getattr(encoder.embedding, "vocab", None), decoder.embedding.vocab
+            vocabs = encoder.embedding.vocab, decoder.embedding.vocab
             if vocabs[0] != vocabs[1]:
                 raise ConfigError(f"{path}.shared_embedding needs one vocabulary, not {vocabs[0]} and {vocabs[1]}")
 

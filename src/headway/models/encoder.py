@@ -1,26 +1,25 @@
-"""The encoder shape: everything looks at everything (BERT-like; with patches for tokens, ViT-like)."""
+"""The encoder shape: every position attends to every other (BERT-like; with patches for tokens, ViT-like)."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from headway.layers.embeddings import Embedding, PatchConfig, PatchEmbedding
+from headway.layers.embeddings import Embedded
+from headway.layers.masks import Mask
 from headway.models.config import EncoderConfig
-from headway.models.heads import build_head
+from headway.models.heads import apply_head, build_head
 from headway.models.outputs import Output
 from headway.models.protocol import Inputs, Model, Part
-from headway.models.stack import Stack, positions_of
+from headway.models.stack import Stack, packed
 
 
 class Encoder(Model):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
-        embedding, width = config.embedding, config.stack.block.width
-        images = isinstance(embedding, PatchConfig)
-        self.embedding = PatchEmbedding(embedding) if isinstance(embedding, PatchConfig) else Embedding(embedding)
+        self.embedding = config.embedding.build()
         self.stack = Stack(config.stack)
-        self.head = build_head(width, 0 if images else embedding.vocab, config.head)  # type: ignore[union-attr]
+        self.head = build_head(config.stack.block.width, config.embedding.vocab, config.head)
 
     @property
     def parts(self) -> list[Part]:
@@ -44,25 +43,32 @@ class Encoder(Model):
 
     def forward(
         self,
-        inputs: Tensor,  # token ids (batch, length), or images (batch, channel, height, width)
+        inputs: Tensor,  # what the front end reads: token ids (batch, length), images (batch, channel, height, width)
         *,
-        padding_mask: Tensor | None = None,  # (batch, length), nonzero = a real token
+        padding_mask: Tensor | None = None,  # (batch, length), nonzero = real
+        mask: Mask | None = None,  # in place of the full one
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        sequence_lengths: Tensor | tuple[int, ...] | None = None,
-        logit_positions: Tensor | None = None,  # for heads that say words: only at these positions (batch, length)
+        sequence_lengths: tuple[int, ...] | None = None,  # of sequences laid end to end in one row
+        logit_positions: Tensor | None = None,  # (n), of the flattened (batch · length): logits of these only
+        condition: Tensor | None = None,
     ) -> Output:
-        hidden = self.encode(
-            inputs, padding_mask=padding_mask, segments=segments, positions=positions, sequence_lengths=sequence_lengths
+        embedded = self.embed(inputs, padding_mask=padding_mask, segments=segments, positions=positions)
+        hidden = self.stack(embedded, mask=packed(mask, sequence_lengths, causal=False), condition=condition)
+        return apply_head(
+            self.head, hidden, self.token_table, padding_mask=embedded.padding_mask, logit_positions=logit_positions
         )
-        if self.head is None:
-            return Output(hidden)
-        return self.head(
-            hidden,
-            table=self.token_table,
-            padding_mask=padding_mask,
-            **({} if logit_positions is None else {"logit_positions": logit_positions}),
-        )
+
+    def embed(
+        self,
+        inputs: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Embedded:
+        real = None if padding_mask is None else padding_mask.bool()
+        return self.embedding(inputs, padding_mask=real, segments=segments, positions=positions)
 
     def encode(
         self,
@@ -71,16 +77,8 @@ class Encoder(Model):
         padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
-        sequence_lengths: Tensor | tuple[int, ...] | None = None,
+        sequence_lengths: tuple[int, ...] | None = None,
     ) -> Tensor:  # (batch, length, width)
-        keep = None if padding_mask is None else padding_mask.bool()
-        if isinstance(self.embedding, PatchEmbedding):
-            x = self.embedding(inputs)
-            at, max_position = positions_of(x.shape[1], past=0, keep=keep, given=positions, device=x.device)
-        else:
-            length = inputs.shape[1]
-            at, max_position = positions_of(length, past=0, keep=keep, given=positions, device=inputs.device)
-            x = self.embedding(inputs, positions=at, max_position=max_position, segments=segments)
-        return self.stack(
-            x, positions=at, max_position=max_position, padding_mask=keep, sequence_lengths=sequence_lengths
-        )
+        """The hidden states alone, without the head."""
+        embedded = self.embed(inputs, padding_mask=padding_mask, segments=segments, positions=positions)
+        return self.stack(embedded, mask=packed(None, sequence_lengths, causal=False))

@@ -1,12 +1,14 @@
-"""The 2017 shape: an encoder reads the source, a decoder writes the target looking at it
+"""The 2017 shape: an encoder encodes the source, a decoder with cross-attention to it generates the target
 (T5-, BART-like)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from headway.layers.cache import KeyValueCache
-from headway.layers.embeddings import Embedding
+from headway.layers.masks import Mask
 from headway.models.config import EncoderDecoderConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
@@ -21,8 +23,7 @@ class EncoderDecoder(Model):
         self.encoder = Encoder(config.encoder)
         self.decoder = Decoder(config.decoder)
         if config.shared_embedding:
-            assert isinstance(self.encoder.embedding, Embedding)
-            self.decoder.embedding.tokens = self.encoder.embedding.tokens
+            self.decoder.embedding.tokens = self.encoder.embedding.get_submodule("tokens")  # type: ignore[assignment]
 
     @property
     def generates(self) -> bool:
@@ -78,30 +79,42 @@ class EncoderDecoder(Model):
 
     def forward(
         self,
-        inputs: Tensor,  # the encoder's inputs: token ids (batch, source)
+        inputs: Tensor,  # what the encoder reads: token ids (batch, source)
         *,
         decoder_ids: Tensor,  # (batch, target), shifted right: starts with start_id
         padding_mask: Tensor | None = None,
         decoder_padding_mask: Tensor | None = None,
+        mask: Mask | None = None,
+        decoder_mask: Mask | None = None,
         positions: Tensor | None = None,
         decoder_positions: Tensor | None = None,
     ) -> Output:
-        memory = self.encoder.encode(inputs, padding_mask=padding_mask, positions=positions)
+        source = self.encoder.embed(inputs, padding_mask=padding_mask, positions=positions)
+        memory = self.encoder.stack(source, mask=mask)
         output = self.decoder(
             decoder_ids,
             padding_mask=decoder_padding_mask,
+            mask=decoder_mask,
             positions=decoder_positions,
             memory=memory,
-            memory_padding_mask=padding_mask,
+            memory_padding_mask=source.padding_mask,
+            memory_positions=source.query_key_positions,
         )
         output.memory = memory
         return output
 
-    def start(self, ids: Tensor, *, mask: Tensor | None = None, capacity: int = 0) -> KeyValueCache:
-        """Reads the source once; `step` then needs only the cache."""
-        cache = self.decoder.new_cache(capacity=capacity)
-        cache.memory, cache.memory_mask = self.encoder.encode(ids, padding_mask=mask), mask
+    def encode_to_cache(
+        self, inputs: Tensor, *, padding_mask: Tensor | None = None, capacity: int = 0
+    ) -> KeyValueCache:
+        """Encodes the source once; `step` then needs only the cache."""
+        cache = self.decoder.new_cache(len(inputs), capacity=capacity)
+        source = self.encoder.embed(inputs, padding_mask=padding_mask)
+        cache.memory, cache.memory_padding_mask = self.encoder.stack(source), source.padding_mask
+        if source.query_key_positions is not None:
+            cache.memory_positions = source.query_key_positions.expand(len(inputs), -1, -1)
         return cache
 
-    def step(self, ids: Tensor, cache: KeyValueCache, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
-        return self.decoder.step(ids, cache, mask=mask, last=last)
+    def step(
+        self, ids: Tensor, cache: KeyValueCache, *, lengths: Sequence[int] | None = None, every: bool = False
+    ) -> Tensor:
+        return self.decoder.step(ids, cache, lengths=lengths, every=every)

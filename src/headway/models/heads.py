@@ -45,18 +45,16 @@ class LanguageHead(Head):
         *,
         table: Tensor | None,
         padding_mask: Tensor | None,
-        logit_positions: Tensor | None = None,  # (batch, length), True = a position to score; None: all
+        logit_positions: Tensor | None = None,  # (n), of the flattened (batch · length); None: all
     ) -> Output:
-        x = hidden if logit_positions is None else hidden[logit_positions]
+        x = hidden if logit_positions is None else hidden.flatten(0, 1).index_select(0, logit_positions)
         if self.dense is not None and self.activation is not None and self.norm is not None:
             x = self.norm(self.activation(self.dense(x)))
         if self.scale != 1.0:
             x = x * self.scale
         weight = table if self.project is None else self.project.table
         assert weight is not None
-        return Output(
-            hidden, logits=F.linear(x, weight, self.bias)
-        )  # (batch, length, vocab) or (logit_positions, vocab)
+        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab) or (n, vocab)
 
 
 class ClassifyHead(Head):
@@ -109,6 +107,20 @@ class Pooler(Head):
                 hidden, table=table, padding_mask=padding_mask, logit_positions=logit_positions
             ).logits
         return output
+
+
+def apply_head(
+    head: Head | None,
+    hidden: Tensor,  # (batch, length, width)
+    table: Tensor | None,
+    *,
+    padding_mask: Tensor | None,
+    logit_positions: Tensor | None = None,
+) -> Output:
+    if head is None:
+        return Output(hidden)
+    extra = {} if logit_positions is None else {"logit_positions": logit_positions}
+    return head(hidden, table=table, padding_mask=padding_mask, **extra)
 
 
 def build_head(width: int, vocab: int, config: HeadConfig | None) -> Head | None:

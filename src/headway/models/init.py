@@ -15,6 +15,7 @@ from torch import nn
 from headway.layers.attention import Attention
 from headway.layers.embeddings import PatchEmbedding
 from headway.layers.feedforward import FeedForward
+from headway.layers.norms import Modulation
 from headway.models.heads import Head
 from headway.models.recipes import Recipe
 
@@ -32,6 +33,9 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
         elif isinstance(module, PatchEmbedding):
             for parameter in (module.first, module.positions):
                 parameter.normal_(0, 0.02, generator=generator)
+    for module in model.modules():
+        if isinstance(module, Modulation):
+            module.project.weight.zero_()
     if recipe == "modern":
         for module in model.modules():
             for last in _last_of_branch(module):

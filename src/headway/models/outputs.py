@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headway.layers.cache import KeyValueCache
-
 
 @dataclass
 class Output:
     hidden: Tensor  # (batch, length, width), after the last block and the final norm
-    logits: Tensor | None = (
-        None  # what the head says: (batch, length, vocab), (batch, labels) or (batch, length, labels)
-    )
+    logits: Tensor | None = None  # (batch, length, vocab), (n, vocab), (batch, labels) or (batch, length, labels)
     pooled: Tensor | None = None  # (batch, width), for heads that pool
     next_sentence: Tensor | None = None  # (batch, 2)
     memory: Tensor | None = None  # the encoder's hidden, for an encoder-decoder
-    cache: KeyValueCache | None = None

@@ -17,7 +17,8 @@ from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig, PatchConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
-from headway.layers.positions import RotaryConfig, SinusoidalConfig
+from headway.layers.positions import SinusoidalConfig
+from headway.layers.rotary import RotaryConfig
 from headway.models.config import (
     DecoderConfig,
     EncoderConfig,

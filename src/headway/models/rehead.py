@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from headway.errors import ConfigError
-from headway.layers.embeddings import PatchConfig
 from headway.models.build import build
 from headway.models.config import HeadConfig, PoolerConfig
 from headway.models.decoder import Decoder
@@ -25,8 +24,7 @@ def with_head(model: nn.Module, head: HeadConfig, *, seed: int = 0) -> Encoder |
     fresh = build(replace(model.config, head=head), device="meta")
     assert isinstance(fresh, Encoder | Decoder)
     fresh.embedding, fresh.stack = model.embedding, model.stack
-    embedding, block = model.config.embedding, model.config.stack.block
-    made = build_head(block.width, 0 if isinstance(embedding, PatchConfig) else embedding.vocab, head)
+    made = build_head(model.config.stack.block.width, model.config.embedding.vocab, head)
     assert made is not None
     _initialise(made, seed)
     some = next(model.parameters())

@@ -1,111 +1,118 @@
-"""Blocks one after the other, with what they share: the mask, the rotary angles, the score bias."""
+"""Blocks one after the other, with what they share: masks, rotary angles, score bias."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headway.layers import masks
-from headway.layers.attend import NO_MASK
-from headway.layers.block import Block, normalise
+from headway.layers.block import NO_CACHE, Block, normalise
 from headway.layers.cache import KeyValueCache
+from headway.layers.context import Context
 from headway.layers.dropout import drop
-from headway.layers.masks import CAUSAL, Mask
-from headway.layers.positions import RelativeBias, RelativeBiasConfig, Rotary, alibi_bias
+from headway.layers.embeddings import Embedded
+from headway.layers.masks import CAUSAL, NO_MASK, Mask
+from headway.layers.positions import Positions
+from headway.layers.rotary import Rotary
+from headway.layers.score_bias import AlibiBias
 from headway.layers.tap import Tap
-from headway.models.config import StackConfig
+from headway.models.config import LayerConfig, StackConfig
 
-LAST = 16  # tokens that the last block works for when one is wanted: a product with one alone rounds otherwise
+
+def packed(mask: Mask | None, sequence_lengths: tuple[int, ...] | None, *, causal: bool) -> Mask | None:
+    """The mask of a row of sequences laid end to end; a single one needs none."""
+    if sequence_lengths is None or len(sequence_lengths) == 1:
+        return mask
+    return (mask or Mask(causal=causal)) & Mask(sequence_lengths=sequence_lengths)
 
 
 class Stack(nn.Module):
     def __init__(self, config: StackConfig):
         super().__init__()
         self.config = config
-        block, attention = config.block, config.block.attention
+        block, heads = config.block, config.block.attention.heads
         self.blocks = nn.ModuleList(Block(block) for _ in range(config.layers))
         self.final_norm = block.norm.build(block.width) if config.final_norm else None
-        self.rotary = Rotary(attention.head_size, attention.rotary) if attention.rotary else None
-        self.relative_bias = (
-            RelativeBias(attention.heads, config.score_bias, causal=config.causal)
-            if isinstance(config.score_bias, RelativeBiasConfig)
-            else None
-        )
+        self.rotaries = {  # by config: angles have no weights
+            rotary: Rotary(block.attention.head_size, rotary)
+            for rotary in (config.rotary(layer) for layer in config.kinds())
+            if rotary is not None
+        }
+        self.relative_bias: nn.Module | None = None
+        if config.score_bias is not None:
+            alibi = config.score_bias == "alibi"
+            self.relative_bias = AlibiBias(heads) if alibi else config.score_bias.build(heads, causal=config.causal)  # type: ignore[union-attr]
         self.final = Tap()
 
     def forward(
         self,
-        x: Tensor,  # (batch, length, width)
+        embedded: Embedded,
         *,
-        positions: Tensor,  # (batch or 1, length)
-        max_position: int,  # no position reaches it
-        padding_mask: Tensor | None = None,  # (batch, key), False = padding; with a cache it covers the past too
-        sequence_lengths: Tensor | tuple[int, ...] | None = None,  # which tokens see each other: see masks.segments
-        cache: KeyValueCache | None = None,
-        memory: Tensor | None = None,
+        mask: Mask | None = None,  # in place of the causal or full one; padding is added to it
+        memory: Tensor | None = None,  # (batch, source, width)
         memory_padding_mask: Tensor | None = None,
-        last: bool = False,  # only the last token is wanted
-    ) -> Tensor:
-        queries = x.shape[1]
-        keys = queries + (cache.length if cache is not None else 0)
-        mask = CAUSAL if self.config.causal else NO_MASK
-        if padding_mask is not None:
-            mask = mask & masks.padding(padding_mask)
-        if sequence_lengths is not None:
-            mask = mask & masks.segments(sequence_lengths)
-        memory_mask = NO_MASK if memory_padding_mask is None else masks.padding(memory_padding_mask)
-        rotary = None if self.rotary is None else self.rotary(positions, max_position, dtype=x.dtype)
-        bias = self._score_bias(queries, keys, x.device)
-        new_padding_mask = padding_mask[:, -queries:] if padding_mask is not None else None
-        alone = last and queries > LAST and sequence_lengths is None and not self._heard()
-        for layer, block in enumerate(self.blocks):
-            ends = alone and layer == len(self.blocks) - 1
-            if ends:
-                queries, bias = LAST, self._score_bias(LAST, keys, x.device)
-            x = block(
-                x,
-                mask=self._windowed(mask, layer, queries=queries, keys=keys, device=x.device),
-                bias=bias,
-                rotary=rotary,
-                cache=cache.layers[layer] if cache is not None else None,
-                memory=memory,
-                memory_mask=memory_mask,
-                cross_cache=cache.cross[layer] if cache is not None else None,
-                padding_mask=new_padding_mask,
-                last=LAST if ends else 0,
-            )
-        if alone and new_padding_mask is not None:
-            new_padding_mask = new_padding_mask[:, -LAST:]
-        x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, new_padding_mask))
-        x = x[:, -1:] if last else x
+        memory_positions: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        condition: Tensor | None = None,
+    ) -> Tensor:  # (batch, length, width)
+        x = embedded.x
+        contexts = self.contexts(
+            embedded.positions,
+            dtype=x.dtype,
+            mask=mask,
+            padding_mask=embedded.padding_mask,
+            query_key_positions=embedded.query_key_positions,
+            memory=memory,
+            memory_mask=NO_MASK if memory_padding_mask is None else masks.padding(memory_padding_mask),
+            memory_positions=memory_positions,
+            condition=condition,
+        )
+        for number, block in enumerate(self.blocks):
+            x = block(x, contexts[number], cache=NO_CACHE if cache is None else cache.block(number))
+        return self.finish(x, embedded.padding_mask)
+
+    def finish(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """What follows the last block: final norm and dropout."""
+        x = self.final(x if self.final_norm is None else normalise(self.final_norm, x, padding_mask))
         dropout = self.config.final_dropout if self.training else 0.0
         return drop(x, dropout) if dropout else x
 
-    def _heard(self) -> bool:
-        """Whether somebody listens at the end, or learns: then nothing is left out."""
-        end = (self.blocks[-1], self.final, self.final_norm)
-        parts = [part for module in end if module is not None for part in module.modules()]
-        heard = any(part._forward_hooks or part._forward_pre_hooks for part in parts)
-        return heard or self.training or torch.is_grad_enabled()
+    def contexts(
+        self,
+        positions: Positions,
+        *,
+        dtype: torch.dtype,
+        mask: Mask | None = None,
+        padding_mask: Tensor | None = None,
+        **more: Any,  # further fields of Context
+    ) -> list[Context]:
+        """What each layer gets in a pass; layers that are alike share one."""
+        shared = Context(
+            mask=self.mask(positions, mask, padding_mask),
+            positions=positions,
+            bias=None if self.relative_bias is None else self.relative_bias(positions),
+            padding_mask=padding_mask,
+            **more,
+        )
+        kinds = {layer: self._layer_context(shared, layer, dtype) for layer in self.config.kinds()}
+        return [kinds[self.config.layer(number)] for number in range(len(self.blocks))]
 
-    def _windowed(self, mask: Mask, layer: int, *, queries: int, keys: int, device: torch.device) -> Mask:
-        size = self.config.windows[layer] if self.config.windows else None
-        return mask if size is None else mask & masks.window(size, queries=queries, keys=keys, device=device)
+    def mask(self, positions: Positions, mask: Mask | None = None, padding_mask: Tensor | None = None) -> Mask:
+        """The mask of all layers, but for their windows."""
+        if mask is None and not self.config.causal:
+            mask = NO_MASK
+        elif mask is None:
+            mask = CAUSAL if positions.columns is None else Mask(positions.distances() >= 0)
+        return mask if padding_mask is None else mask & masks.padding(padding_mask)
 
-    def _score_bias(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        if self.relative_bias is not None:
-            return self.relative_bias(queries, keys)
-        if self.config.score_bias == "alibi":
-            return alibi_bias(self.config.block.attention.heads, queries=queries, keys=keys, device=device)
-        return None
-
-
-def positions_of(
-    length: int, *, past: int, keep: Tensor | None, given: Tensor | None, device: torch.device
-) -> tuple[Tensor, int]:
-    """(positions, their bound) of the last `length` tokens, counted over real tokens: padding shifts nothing."""
-    if given is not None:
-        return given, int(given.max()) + 1
-    if keep is None:
-        return torch.arange(past, past + length, device=device)[None], past + length
-    return (keep.long().cumsum(1) - 1).clamp(min=0)[:, -length:], past + length
+    def _layer_context(self, shared: Context, layer: LayerConfig, dtype: torch.dtype) -> Context:
+        """What differs from layer to layer: the window and the rotary angles."""
+        rotary, positions, mask = self.config.rotary(layer), shared.positions, shared.mask
+        assert positions is not None
+        if layer.window is not None and positions.keys > layer.window:
+            mask = mask & masks.window(layer.window, positions.distances(), causal=self.config.causal)
+        angles = None if rotary is None else self.rotaries[rotary](positions, dtype=dtype)
+        return replace(shared, mask=mask, rotary=angles)

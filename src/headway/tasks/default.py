@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.checkpoints.sentence import SentenceSettings
 from headway.layers.embeddings import PatchConfig
 from headway.models.config import (
     ClassifyHeadConfig,
@@ -31,9 +30,7 @@ from headway.tasks.translate import Translate
 CONTEXT = 1024  # tokens, for models that set no limit of their own
 
 
-def default_task(
-    config: ModelConfig, processor: Processor, *, labels: Sequence[str], sentence: SentenceSettings
-) -> Task | None:
+def default_task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -> Task | None:
     match config:
         case EncoderConfig(embedding=PatchConfig(), head=ClassifyHeadConfig()):
             return _classify_image(config, processor, labels=labels)
@@ -58,7 +55,7 @@ def default_task(
         case EncoderConfig(head=TokenHeadConfig()) if labels:
             return Tag(tokenizer, labels=list(labels))
         case EncoderConfig(head=None) | EncoderConfig(head=PoolerConfig(language=None, next_sentence=False)):
-            return Embed.from_sentence_settings(tokenizer, sentence, max_length=config.embedding.max_length)
+            return Embed(tokenizer)
     return None
 
 

@@ -155,19 +155,20 @@ class Fill(Task):
         if self.next_sentence:
             inputs["segments"] = pad(segments, 0)
             targets["next_sentence"] = torch.tensor(follows)
-        inputs["logit_positions"] = targets["ids"] != IGNORE  # only there the vocabulary is gone through
-        return Batch(inputs, targets, count=int(inputs["logit_positions"].sum()), where=where)
+        hidden = (targets["ids"].flatten() != IGNORE).nonzero()[:, 0]
+        inputs["logit_positions"] = hidden  # logits are computed for the hidden tokens only
+        return Batch(inputs, targets, count=len(hidden), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Mean over hidden tokens, plus mean over pairs. A pair weighs as many as it has hidden tokens, so that the sum
         is the same however the batch is split."""
-        output, positions = model(**batch.inputs), batch.inputs["logit_positions"]
-        masked = F.cross_entropy(output.logits, batch.targets["ids"][positions], reduction="sum")
+        output, wanted = model(**batch.inputs), hidden_tokens(batch)
+        masked = F.cross_entropy(output.logits, wanted, reduction="sum")
         if "next_sentence" not in batch.targets:
             return Loss(masked)
         label = batch.targets["next_sentence"]
         each = F.cross_entropy(output.next_sentence, label, ignore_index=IGNORE, reduction="none")  # (batch,)
-        follows = (each * positions.sum(1)).sum()
+        follows = (each * (batch.targets["ids"] != IGNORE).sum(1)).sum()
         return Loss(masked + follows, {"masked": masked, "next_sentence": follows})
 
     # --- using
@@ -243,7 +244,7 @@ class Fill(Task):
         def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
-            output, wanted = model(**batch.inputs), batch.targets["ids"][batch.inputs["logit_positions"]]
+            output, wanted = model(**batch.inputs), hidden_tokens(batch)
             logits = output.logits.float()  # (hidden token, vocabulary)
             lost = float(F.cross_entropy(logits, wanted, reduction="sum"))
             numbers = [lost, int((logits.argmax(-1) == wanted).sum()), 0, 0]
@@ -271,3 +272,8 @@ def _sentences(row: Row) -> Iterator[str]:
     for sentence in row.fields.get("sentences") or SENTENCE_END.split(row.fields["text"]):
         if sentence.strip():
             yield sentence
+
+
+def hidden_tokens(batch: Batch) -> Tensor:
+    """The right token at each of the batch's logit positions, (n)."""
+    return batch.targets["ids"].flatten().index_select(0, batch.inputs["logit_positions"])

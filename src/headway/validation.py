@@ -110,6 +110,7 @@ def _tuple(args: tuple[Any, ...], data: Any, path: str) -> Any:
 
 def _record(kind: Any, data: Any, path: str) -> Any:
     hints = typing.get_type_hints(kind, include_extras=True)
+    hints = {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
     for key in _instance(dict, data, path):
         if key not in hints:
             raise _MismatchError(path, f"unknown key {key!r:.80}; known: {', '.join(hints)}")

@@ -1,5 +1,5 @@
-"""Prefill in the engine: the last block leaves out what nobody reads, blocks write over their own results, and nothing that
-anybody can see changes."""
+"""Prefill in the engine: the last block leaves out what nothing depends on, blocks write over their own results, and
+what a caller or a hook sees does not change."""
 
 from typing import Any
 

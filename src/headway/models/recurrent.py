@@ -128,8 +128,8 @@ class RecurrentEncoderDecoder(Model):
         return logits if every else logits.flatten(0, 1).index_select(0, last_positions(ids, lengths))
 
     def _read(self, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(memory (batch, source, 2·hidden), the last state of the backward direction). Padding, on the right, is left out:
-        the backward direction starts at each row's last real token."""
+        """(memory (batch, source, 2·hidden), the last state of the backward direction). Padding, on the right, is left
+        out: the backward direction starts at each row's last real token."""
         x = self._drop(self._embed(ids))
         if padding_mask is None:
             memory, last = self.encoder(x)

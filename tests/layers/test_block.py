@@ -158,7 +158,9 @@ def test_hooks_see_values_that_nobody_overwrites() -> None:
         block, x = make(cross=True, norm_place="pre").train(training), torch.randn(2, LENGTH, WIDTH)
         seen: list[tuple[str, Tensor, Tensor]] = []
         for name, module in block.named_modules():
-            module.register_forward_hook(lambda _m, _i, out, name=name, seen=seen: seen.append((name, out, out.detach().clone())))
+            module.register_forward_hook(
+                lambda _m, _i, out, name=name, seen=seen: seen.append((name, out, out.detach().clone()))
+            )
         with torch.no_grad():
             block(x, Context(mask=CAUSAL, memory=torch.randn(2, 3, WIDTH)))
         assert {"attention.output", "feedforward.up", "feedforward.down", "attention_residual"} <= {

@@ -25,6 +25,9 @@ from headway.engine.prefix import PrefixCache
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.family import Family, Keys
+from headway.generation.defaults import FILE as GENERATION_FILE
+from headway.generation.defaults import KEYS as GENERATION_KEYS
+from headway.generation.defaults import GenerationDefaults, read_defaults
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
 from headway.models.heads import pool
@@ -45,6 +48,7 @@ class Bundle:
     folder: Path | None = None
     foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it was loaded with
     task: Task | None = None  # what it was trained for here
+    generation: GenerationDefaults = field(default_factory=GenerationDefaults)  # of the model's files
     prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # caches of past prompts
     _default_task: Task | None = field(default=None, init=False, repr=False)
 
@@ -141,6 +145,8 @@ class Bundle:
         save_json(folder / "config.json", self.config_json(kind))
         copy_sentence_files(self.folder, folder)
         self.processor.save(folder)
+        if self.generation.stored:
+            save_json(folder / GENERATION_FILE, dict(self.generation.stored))
         if self.task is not None:
             save_json(folder / TASK_FILE, {"task": self.task.name, "options": self.task.to_dict()})
         return folder
@@ -161,7 +167,9 @@ class Bundle:
         if self._default_task is None:
             from headway.tasks.default import default_task
 
-            self._default_task = default_task(self.config, self.processor, labels=self.labels)
+            self._default_task = default_task(
+                self.config, self.processor, labels=self.labels, generation=self.generation
+            )
         if self._default_task is None:
             reason = self.processor.tokenizer_error or "no task fits it; use logits() or embed(), or train it for one"
             raise InputError(f"{self.folder or self.family}: not trained for a task here: {reason}")
@@ -206,7 +214,7 @@ def load(
     folder = resolve(name)
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
-    keys.ignore("quantization_config")
+    keys.ignore("quantization_config", *GENERATION_KEYS)
     found = storage.weights_from_config(foreign)
     wanted = storage.requested_weights(weights, dtype=dtype, group=group, found=found)
     if isinstance(wanted, storage.Int8) and found not in (None, wanted):
@@ -238,7 +246,12 @@ def load(
     processor = Processor.load(folder, image_channels=channels)
     if processor.tokenizer_error is not None:
         warnings.warn(f"loaded without a tokenizer: {processor.tokenizer_error}", stacklevel=2)
-    return Bundle(model.eval(), kind.name, config, processor, folder, foreign, _task(folder, processor))
+    generation, task = GenerationDefaults(), _task(folder, processor)
+    if model.generates and model.vocab_size is not None:
+        generation = read_defaults(folder, foreign, reads_source=model.reads_source, vocab=model.vocab_size)
+    if task is not None:
+        task.generation_defaults = generation
+    return Bundle(model.eval(), kind.name, config, processor, folder, foreign, task, generation)
 
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from headway.bundle import Bundle
-from headway.checkpoints import read_json
 from headway.errors import InputError
 from headway.generation import GenerationSettings, Token, generate
 from headway.generation.prefill import context_of
@@ -19,6 +18,9 @@ from headway.tasks.generate import Generate
 from headway.tasks.generation import settings_of
 
 MOST = 512  # tokens of an answer, unless told
+NOT_IN_CHAT = (  # a reply is one answer, shown as it is generated, and as long as the context allows
+    "beams", "groups", "diversity_penalty", "length_penalty", "early_stopping", "n", "max_length", "min_length",
+)  # fmt: skip
 LEAST = 32  # tokens that must be left for an answer, unless told
 
 
@@ -37,8 +39,9 @@ class Conversation:
         self.first = [] if system is None else [{"role": "system", "content": system}]
         self.messages: list[dict[str, str]] = []
         stops = () if self.tokenizer.chat_template else PLAIN_STOPS
-        defaults = {"temperature": 0.8, "top_p": 0.95, "stop": stops, "eos_ids": ends(bundle, self.tokenizer)}
-        self.room = options.pop("max_new_tokens", None)
+        files = {name: value for name, value in bundle.generation.options.items() if name not in NOT_IN_CHAT}
+        defaults = {"temperature": 0.8, "top_p": 0.95, "stop": stops, **files, "eos_ids": ends(bundle, self.tokenizer)}
+        self.room = options.pop("max_new_tokens", defaults.pop("max_new_tokens", None))
         self.settings = settings_of({**defaults, **options}, self.tokenizer)
         self.turn = 0
 
@@ -105,10 +108,7 @@ def speaker(bundle: Bundle) -> tuple[Decoder, Tokenizer]:
 
 
 def ends(bundle: Bundle, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Every id that ends the assistant's turn: by the tokenizer, by generation_config.json, and by the template."""
+    """Every id that ends a turn: of the tokenizer, of the generation defaults, and of the chat template."""
     found = [] if tokenizer.eos_id is None else [tokenizer.eos_id]
-    path = None if bundle.folder is None else bundle.folder / "generation_config.json"
-    if path is not None and path.exists():
-        stored = read_json(path).get("eos_token_id")
-        found += [i for i in (stored if isinstance(stored, list) else [stored]) if isinstance(i, int)]
+    found += bundle.generation.options.get("eos_ids", ())
     return tuple(dict.fromkeys([*found, *turn_ends(tokenizer)]))

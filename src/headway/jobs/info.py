@@ -35,6 +35,7 @@ def about(name: str | Path) -> dict[str, Any]:
         "memory_bytes": weight_bytes(model),
         "tokenizer": _tokenizer(bundle.processor),
         "pictures": None if bundle.processor.image is None else bundle.processor.image.describe(),
+        "generation": bundle.generation.describe(),
         "task": None if bundle.task is None else bundle.task.name,
         "files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
     }
@@ -50,6 +51,8 @@ def lines(facts: dict[str, Any]) -> list[str]:
     out.append(f"vocabulary  {facts['vocabulary'] or 'none'}; tokenizer {facts['tokenizer'] or 'none'}")
     if facts["pictures"]:
         out.append(f"pictures    {facts['pictures']}")
+    if facts["generation"]:
+        out.append(f"generation  {facts['generation']}")
     out.append(f"context     {facts['context'] or 'no limit of its own'}")
     out.append(f"parameters  {facts['parameters']:,} in {facts['dtype']}, {facts['memory_bytes'] / 2**20:,.1f} MiB")
     for name, count in facts["parts"].items():

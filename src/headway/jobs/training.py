@@ -21,6 +21,7 @@ from headway.data.check import check as check_rows
 from headway.data.dataset import Dataset, first_rows
 from headway.data.report import Report
 from headway.errors import ConfigError, DataError
+from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.card import write_card
 from headway.jobs.run_config import PLAN, Paths, Plan, make_plan, open_data, saved_plan
 from headway.memory import peak_memory
@@ -61,17 +62,17 @@ def begin(plan: Plan, data: Dataset) -> Bundle:
     task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
     if start is not None:
         model = task.adapt(start.model)
-        foreign = {
-            key: value for key, value in start.foreign.items() if key not in ("id2label", "label2id", "num_labels")
-        }
+        dropped = ("id2label", "label2id", "num_labels", *SEARCH_KEYS)  # this task decides them
+        foreign = {key: value for key, value in start.foreign.items() if key not in dropped}
+        task.generation_defaults = start.generation.tokens_only()
         return Bundle(
             cast(Any, model),
             start.family,
             cast(Any, model.config),
             task.processor(start.processor),
-            None,
-            foreign,
-            task,
+            foreign=foreign,
+            task=task,
+            generation=task.generation_defaults,
         )
     recipe = cast(Recipe, plan.recipe)
     config = task.config(plan.size(), recipe)

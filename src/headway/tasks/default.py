@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.generation.defaults import GenerationDefaults
 from headway.layers.embeddings import PatchConfig
 from headway.models.config import (
     ClassifyHeadConfig,
@@ -30,7 +31,20 @@ from headway.tasks.translate import Translate
 CONTEXT = 1024  # tokens, for models that set no limit of their own
 
 
-def default_task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -> Task | None:
+def default_task(
+    config: ModelConfig, processor: Processor, *, labels: Sequence[str], generation: GenerationDefaults
+) -> Task | None:
+    """The task that a published model's shape and head are made for, with the generation defaults of its files."""
+    task = _task(config, processor, labels=labels)
+    if isinstance(task, Translate):
+        task.generation_defaults = generation.with_greedy()
+        task.start_id = task.start_id if generation.start_id is None else generation.start_id
+    elif task is not None:
+        task.generation_defaults = generation
+    return task
+
+
+def _task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -> Task | None:
     match config:
         case EncoderConfig(embedding=PatchConfig(), head=ClassifyHeadConfig()):
             return _classify_image(config, processor, labels=labels)

@@ -101,12 +101,11 @@ class Generate(Task):
         most = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window":
             most = max(1, min(most, tokens_left(self.context, max(map(len, prompts), default=0))))
-        defaults: dict[str, Any] = {"max_new_tokens": most}
-        if options.get("beams", 1) == 1:
-            defaults |= {"temperature": 0.8, "top_p": 0.95}
+        own: dict[str, Any] = {"max_new_tokens": most, "temperature": 0.8, "top_p": 0.95}
         if self.tokenizer.eos_id is not None:
-            defaults["eos_ids"] = (self.tokenizer.eos_id,)
-        settings = settings_of({**defaults, **options}, self.tokenizer)
+            own["eos_ids"] = (self.tokenizer.eos_id,)
+        options = self.generation_defaults.resolve(own, options, max_context=model.max_context)
+        settings = settings_of(options, self.tokenizer)
         return write(model, prompts, settings, tokenizer=self.tokenizer, **apart)
 
     def prompt(self, text: str) -> list[int]:

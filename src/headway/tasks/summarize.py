@@ -4,11 +4,8 @@ beside the baseline that is hard to beat: the text's own first sentence."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-from torch import nn
 
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.reports import REPORTS
@@ -28,8 +25,8 @@ class Summarize(Translate):
     beams: int = 4
     no_repeat_ngram: int = 3  # no three tokens twice in a summary
 
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        return super().predict(model, inputs, **{"no_repeat_ngram": self.no_repeat_ngram, **options})
+    def generation_options(self) -> dict[str, Any]:
+        return {**super().generation_options(), "no_repeat_ngram": self.no_repeat_ngram}
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]

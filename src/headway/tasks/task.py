@@ -23,6 +23,7 @@ from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError
+from headway.generation.defaults import GenerationDefaults
 from headway.models.config import ModelConfig
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.processor import Processor
@@ -54,6 +55,8 @@ class Task(ABC):
         "truncate",
         "error",
     )  # what it can do with an example that is too long
+
+    generation_defaults = GenerationDefaults()  # of the model's files; not an option
 
     tokenizer: Tokenizer = field(repr=False)
     overflow: Literal["truncate", "error", "window"] = "truncate"

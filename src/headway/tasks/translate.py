@@ -123,13 +123,9 @@ class Translate(Task):
         """Beam search, unless sampling is asked for; texts of similar length share a batch, and the answers come in the
         order of the texts."""
         apart = {name: options.pop(name) for name in APART if name in options}
-        defaults = {
-            "max_new_tokens": self.target_limit,
-            "beams": 1 if options.get("temperature") else max(self.beams, options.get("n", 1)),
-            "length_penalty": self.length_penalty,
-            "eos_ids": () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,),
-        }
-        settings = settings_of({**defaults, **options}, self.tokenizer)
+        context = getattr(model, "max_context", None)
+        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=context)
+        settings = settings_of(options, self.tokenizer)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
 
@@ -150,10 +146,22 @@ class Translate(Task):
                 out[index] = answer
         return out
 
+    def generation_options(self) -> dict[str, Any]:
+        """The task's own generation options; the model's files and explicit options override them."""
+        eos_ids = () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,)
+        return {
+            "max_new_tokens": self.target_limit,
+            "beams": self.beams,
+            "length_penalty": self.length_penalty,
+            "eos_ids": eos_ids,
+        }
+
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row], *, beams: int = 1) -> dict[str, float]:
-        """Loss a token, exact matches, and the field's scores of the text, greedy unless told."""
+    def evaluate(self, model: nn.Module, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
+        """Loss a token, exact matches, and the field's scores of the text: of as many `beams` as the model's files say,
+        else greedy, unless given."""
         rows = list(rows)
+        beams = self.generation_defaults.options.get("beams", 1) if beams is None else beams
         found = self.predict(model, [self.model_input(row) for row in rows], beams=beams)
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))

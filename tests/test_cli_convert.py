@@ -1,4 +1,4 @@
-"""`convert` and `bench` as a person meets them."""
+"""The commands `convert` and `bench`."""
 
 import json
 import os

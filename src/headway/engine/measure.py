@@ -1,6 +1,8 @@
-"""How fast a model runs here, and how near that is to what the machine can do: writing a token reads all
-weights once, so it is bound by the memory; reading a prompt multiplies them with many tokens, so it is bound by the
-arithmetic (the roofline, Williams et al. 2009). Both limits are measured in the same run."""
+"""How fast a model runs on this machine, and how close that is to its limits (the roofline, Williams et al. 2009).
+
+Decoding one token reads all weights once, so it is bound by memory bandwidth; prefill multiplies them with many tokens,
+so it is bound by arithmetic. Both limits are measured in the same run.
+"""
 
 from __future__ import annotations
 
@@ -15,38 +17,33 @@ from headway.errors import InputError
 from headway.generation import GenerationSettings, Token, generate
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
-from headway.layers.embeddings import PatchConfig
 from headway.memory import peak_memory
 from headway.models.config import StackConfig
 from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.protocol import Model
 
-PROMPT, NEW = 512, 128  # tokens
-BUFFER = 2**26  # numbers read to measure the memory: far more than any cache holds
-SQUARE = 1536  # side of the matrices multiplied to measure the arithmetic
-TEXTS = 16  # read together by an encoder
+PROMPT_TOKENS, NEW_TOKENS = 512, 128  # at most, by default
+BUFFER = 2**26  # floats read to measure memory bandwidth: far more than any cache holds
+SQUARE = 1536  # side of the matrices multiplied to measure arithmetic
+BATCH = 16  # texts or images in an encoder's batch
 REPEATS = 3
 
 Facts = dict[str, Any]
 
 
 @torch.no_grad()
-def bench(model: nn.Module, *, prompt_tokens: int | None = None, new_tokens: int | None = None) -> Facts:
-    """Figures of one request at a time (of batches of texts, for an encoder), the best of a few repeats. Unless told,
-    as many tokens are read and written as the model has room for, up to 512 and 128."""
-    most_read, most_written = _room(model)
-    new = most_written if new_tokens is None else new_tokens
-    prompt = most_read if prompt_tokens is None else prompt_tokens
+def bench(model: Model, *, prompt_tokens: int | None = None, new_tokens: int | None = None) -> Facts:
+    """Measures one request at a time (batches of texts, if the model does not generate), the best of several repeats.
+    By default with as many tokens as the model takes, up to 512 in the prompt and 128 new ones."""
+    most_prompt, most_new = _default_tokens(model)
+    new = most_new if new_tokens is None else new_tokens
+    prompt = most_prompt if prompt_tokens is None else prompt_tokens
     if prompt < 1 or new < 2:
-        raise InputError(f"{prompt} tokens to read and {new} to write: at least 1 and 2 are needed")
-    limits = {"memory_bytes_per_second": memory_speed(_device(model)), "flops_per_second": flop_speed(_device(model))}
-    if isinstance(model, Encoder):
-        facts = _reading(model, prompt, limits)
-    elif isinstance(model, Decoder | EncoderDecoder):
-        facts = _writing(model, prompt, new, limits)
-    else:
+        raise InputError(f"{prompt} prompt tokens and {new} new tokens: at least 1 and 2 are needed")
+    if not model.parts or (model.reads_source and not model.generates):
         raise InputError(f"bench measures decoders, encoders and encoder-decoders, not a {type(model).__name__}")
+    limits = {"memory_bytes_per_second": memory_speed(_device(model)), "flops_per_second": flop_speed(_device(model))}
+    facts = _generation(model, prompt, new, limits) if model.generates else _encoding(model, prompt, limits)
     return {
         **facts,
         "weight_bytes": sum(t.nbytes for t in _tensors(model)),
@@ -56,19 +53,20 @@ def bench(model: nn.Module, *, prompt_tokens: int | None = None, new_tokens: int
     }
 
 
-def _room(model: nn.Module) -> tuple[int, int]:
-    """The tokens to read and to write, as far as the model has room for them."""
-    if isinstance(model, EncoderDecoder):
-        positions = getattr(model.config.encoder.embedding, "positions", None)
-        source, target = getattr(positions, "count", None), model.config.decoder.context
-        return min(PROMPT, source or PROMPT), min(NEW, (target or NEW + 1) - 1)
-    room = model.max_length or PROMPT + NEW
-    new = min(NEW, room // 2)
-    return min(PROMPT, room - new if isinstance(model, Decoder) else room), new
+def _default_tokens(model: Model) -> tuple[int, int]:
+    """(prompt tokens, new tokens), within the limits of the model."""
+    if model.reads_source:
+        answer = NEW_TOKENS if model.max_context is None else model.max_context - 1
+        return min(PROMPT_TOKENS, model.max_length or PROMPT_TOKENS), min(NEW_TOKENS, answer)
+    most = model.max_length or PROMPT_TOKENS + NEW_TOKENS
+    new = min(NEW_TOKENS, most // 2)
+    return min(PROMPT_TOKENS, most - new if model.generates else most), new
 
 
 def lines(facts: Facts) -> list[str]:
     out = []
+    peak_bytes = facts["peak_memory_bytes"]
+    peak = "" if peak_bytes is None else f", {peak_bytes / 2**20:,.0f} MiB peak memory of the process"
     if "texts_per_second" in facts:
         out += [
             f"reads     {facts['texts_per_second']:10,.1f} texts/s of {facts['prompt_tokens']} tokens",
@@ -82,12 +80,10 @@ def lines(facts: Facts) -> list[str]:
             f"          {facts['decode_bytes_per_token'] / 1e6:10,.1f} MB read a token = {facts['memory_share']:.0%} "
             f"of the {facts['memory_bytes_per_second'] / 1e9:.1f} GB/s measured here",
         ]
-    peak = facts["peak_memory_bytes"]
     out += [
         f"          {facts['prefill_flops_per_second'] / 1e9:10,.1f} GFLOP/s in prefill = {facts['flop_share']:.0%} "
         f"of the {facts['flops_per_second'] / 1e9:.0f} measured here",
-        f"memory    {facts['weight_bytes'] / 2**20:10,.1f} MiB of weights, "
-        f"{'unknown' if peak is None else f'{peak / 2**20:,.0f} MiB'} at most in the whole process",
+        f"memory    {facts['weight_bytes'] / 2**20:10,.1f} MiB of weights{peak}",
         f"threads   {facts['threads']:10}",
     ]
     return out
@@ -96,33 +92,32 @@ def lines(facts: Facts) -> list[str]:
 # ---------------------------------------------------------------------------------------- the model
 
 
-def _writing(model: Decoder | EncoderDecoder, prompt: int, new: int, limits: Facts) -> Facts:
-    decoder = model.decoder if isinstance(model, EncoderDecoder) else model
-    reader = model.encoder if isinstance(model, EncoderDecoder) else model
-    limit = decoder.config.context
-    if isinstance(model, Decoder) and limit is not None and prompt + new > limit:
+def _generation(model: Model, prompt: int, new: int, limits: Facts) -> Facts:
+    if not model.reads_source and model.max_context is not None and prompt + new > model.max_context:
         raise InputError(
-            f"{prompt} prompt and {new} new tokens do not fit the context of {limit}; "
+            f"{prompt} prompt and {new} new tokens do not fit the context of {model.max_context}; "
             "give fewer with --prompt-tokens and --new-tokens"
         )
-    ids = torch.randint(cast(Any, reader.config.embedding).vocab, (prompt,), generator=torch.Generator().manual_seed(0))
+    reader, decoder = model.parts[0].model, model.parts[-1].model
+    noise = torch.Generator().manual_seed(0)
+    ids = torch.randint(cast(int, model.source_vocab_size), (prompt,), generator=noise).tolist()
+    request: dict[str, Any] = (
+        {"prompts": [[model.start_id]], "sources": [ids]} if model.reads_source else {"prompts": [ids]}
+    )
     settings = GenerationSettings(max_new_tokens=new, min_new_tokens=new, speculate=False)
-    ways: dict[str, Any] = {"prompts": [ids.tolist()]}
-    if isinstance(model, EncoderDecoder):
-        ways = {"prompts": [[model.config.start_id]], "sources": [ids.tolist()]}
-    firsts, rates = [], []
+    first_token, rates = [], []
     for _ in range(1 + REPEATS):
-        heard: list[float] = []
+        times: list[float] = []
 
-        def hear(_: Token, heard: list[float] = heard) -> None:
-            heard.append(time.perf_counter())
+        def record_time(_: Token, times: list[float] = times) -> None:
+            times.append(time.perf_counter())
 
-        began = time.perf_counter()
-        generate(cast(Any, model), settings=settings, on_token=hear, **ways)
-        firsts.append(heard[0] - began)
-        rates.append((len(heard) - 1) / (heard[-1] - heard[0]))
-    first, rate = min(firsts[1:]), max(rates[1:])
-    moved = step_bytes(decoder, past=prompt + new // 2 if isinstance(model, Decoder) else new // 2, source=prompt)
+        start = time.perf_counter()
+        generate(cast(Any, model), settings=settings, on_token=record_time, **request)
+        first_token.append(times[0] - start)
+        rates.append((len(times) - 1) / (times[-1] - times[0]))
+    first, rate = min(first_token[1:]), max(rates[1:])  # the first run is a warm-up
+    moved = step_bytes(decoder, past=new // 2 if model.reads_source else prompt + new // 2, source=prompt)
     flops = read_flops(reader.config.stack, prompt)
     return {
         "prompt_tokens": prompt,
@@ -137,34 +132,33 @@ def _writing(model: Decoder | EncoderDecoder, prompt: int, new: int, limits: Fac
     }
 
 
-def _reading(model: Encoder, length: int, limits: Facts) -> Facts:
+def _encoding(model: Model, length: int, limits: Facts) -> Facts:
     embedding = model.config.embedding
     noise = torch.Generator().manual_seed(0)
-    if isinstance(embedding, PatchConfig):
+    if model.inputs == "image":
         length = embedding.count + 1
-        inputs = torch.randn(TEXTS, embedding.channels, *embedding.image, generator=noise)
+        inputs = torch.randn(BATCH, embedding.channels, *embedding.image, generator=noise)
     else:
-        most = getattr(embedding.positions, "count", None) or length
-        length = min(length, most)
-        inputs = torch.randint(embedding.vocab, (TEXTS, length), generator=noise)
+        length = min(length, model.max_length or length)
+        inputs = torch.randint(cast(int, model.vocab_size), (BATCH, length), generator=noise)
     inputs = inputs.to(_device(model))
     seconds = best(lambda: model(inputs))
-    flops = TEXTS * read_flops(model.config.stack, length)
+    flops = BATCH * read_flops(model.config.stack, length)
     return {
         "prompt_tokens": length,
-        "texts_per_second": TEXTS / seconds,
-        "prefill_tokens_per_second": TEXTS * length / seconds,
+        "texts_per_second": BATCH / seconds,
+        "prefill_tokens_per_second": BATCH * length / seconds,
         "prefill_flops_per_second": flops / seconds,
         "flop_share": flops / seconds / limits["flops_per_second"],
     }
 
 
 def read_flops(stack: StackConfig, tokens: int) -> float:
-    """Of reading so many tokens: two for each weight and token, and the attention between tokens."""
+    """FLOPs of a forward pass over `tokens` tokens: two per weight and token, plus the attention scores and sums."""
     attention = stack.block.attention
-    seen = tokens / 2 if stack.causal else tokens
-    between = 4 * tokens * seen * attention.heads * attention.head_size
-    return stack.layers * (2 * tokens * _block_weights(stack.block) + between)
+    keys = tokens / 2 if stack.causal else tokens
+    scores = 4 * tokens * keys * attention.heads * attention.head_size
+    return stack.layers * (2 * tokens * _block_weights(stack.block) + scores)
 
 
 def _block_weights(block: BlockConfig) -> int:
@@ -178,21 +172,21 @@ def _projections(attention: AttentionConfig) -> int:
 
 
 def step_bytes(decoder: Decoder, *, past: int, source: int) -> int:
-    """What writing one token reads: all weights but the tables of which it looks up a row, and the keys and values."""
+    """Bytes that decoding one token reads: all weights except embedding tables, and the keys and values."""
     stack = decoder.config.stack
-    skipped = {t.data_ptr() for block in decoder.stack.blocks for t in _once(block)}
+    skipped = {t.data_ptr() for block in decoder.stack.blocks for t in _memory_projections(block)}
     used = [t for part in (decoder.stack, decoder.head) if part is not None for t in _tensors(part)]
     if getattr(decoder.config.head, "tied", False):
         used += list(_tensors(decoder.embedding.tokens))
     weights = sum(t.nbytes for t in used if t.data_ptr() not in skipped)
     number = next(decoder.parameters()).element_size()
     sizes = [(stack.block.attention, past)] + ([(stack.block.cross, source)] if stack.block.cross else [])
-    kept = sum(2 * length * (part.kv_heads or part.heads) * part.head_size for part, length in sizes)
-    return weights + stack.layers * kept * number
+    cached = sum(2 * length * (part.kv_heads or part.heads) * part.head_size for part, length in sizes)
+    return weights + stack.layers * cached * number
 
 
-def _once(block: nn.Module) -> Iterator[Tensor]:
-    """The projections of a source's keys and values, which a request uses once."""
+def _memory_projections(block: nn.Module) -> Iterator[Tensor]:
+    """The key and value projections of cross-attention, which are used once per request."""
     cross = cast(Any, block).cross
     if cross is not None:
         yield from (*_tensors(cross.key), *_tensors(cross.value))
@@ -206,30 +200,30 @@ def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-# ---------------------------------------------------------------------------------------- the machine
+# ---------------------------------------------------------------------------------------- the machine's limits
 
 
-def best(job: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Seconds, the least of several, after one that does not count."""
-    job()
-    took = []
+def best(function: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Seconds of the fastest of several runs, after one warm-up run."""
+    function()
+    seconds = []
     for _ in range(repeats):
-        began = time.perf_counter()
-        job()
+        start = time.perf_counter()
+        function()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        took.append(time.perf_counter() - began)
-    return min(took)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def memory_speed(device: torch.device) -> float:
-    """Bytes a second that can be read: the better of a sum and of a matrix times a vector."""
+    """Bytes per second that can be read: the better of a sum and a matrix-vector product."""
     numbers = torch.ones(BUFFER, device=device)
     matrix, vector = numbers.view(-1, 4096), torch.ones(4096, device=device)
     return numbers.nbytes / min(best(numbers.sum), best(lambda: matrix @ vector))
 
 
 def flop_speed(device: torch.device) -> float:
-    """Floating-point operations a second of a large matrix product in fp32."""
+    """Floating-point operations per second of a large fp32 matrix product."""
     a = torch.ones(SQUARE, SQUARE, device=device)
     return 2 * SQUARE**3 / best(lambda: a @ a)

@@ -50,7 +50,7 @@ class EmbeddingConfig:
     @property
     def max_length(self) -> int | None:
         """Tokens that have a position; None: no limit."""
-        return self.positions.count if isinstance(self.positions, LearnedConfig) else None
+        return (self.positions.count or None) if self.positions is not None else None
 
     def build(self) -> Embedding:
         return Embedding(self)

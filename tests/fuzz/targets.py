@@ -7,13 +7,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from fuzz import seeds
 from fuzz.campaign import Target
@@ -33,6 +33,7 @@ from headway.data.dataset import open_files
 from headway.data.images import image_parts
 from headway.data.row import Row
 from headway.data.store import Store
+from headway.data.truncation import TruncationCounter
 from headway.families import find
 from headway.families.family import Keys
 from headway.models.build import build
@@ -124,9 +125,9 @@ def read_model_config(path: Path) -> object:
 
 
 def read_store(path: Path) -> object:
-    """A run's prepared examples, beside an index that lies. They are used, and are those that were prepared: only what
-    no other file bears witness to may be a lie (names of places, signs of numbers, what was cut). Or they are prepared
-    anew, and every file is as it was."""
+    """A run's prepared examples with a forged index. Either they are used and are the expected ones: only what no other
+    file determines may be forged (names of data files, types of the same size, what was cut). Or they are written again,
+    and every file is as before."""
     folder = path.parent / "examples"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -141,9 +142,9 @@ def read_store(path: Path) -> object:
     return "prepared anew"
 
 
-def read_mark(path: Path) -> object:
-    """The same examples, half prepared when the process died, beside a mark that lies: gone on with or prepared anew,
-    they are those that were to be prepared."""
+def read_progress(path: Path) -> object:
+    """The same examples, half written when the process died, with a forged progress file: continued or written again,
+    they are the expected ones."""
     folder = path.parent / "examples"
     shutil.rmtree(folder, ignore_errors=True)
     half = folder.with_name(".examples-draft")
@@ -250,15 +251,27 @@ def _model_folder() -> dict[str, bytes]:
 
 
 def _prepared(folder: Path, *, rows: Callable[[list[Row]], Iterable[Row]] = iter) -> tuple[Any, Store]:
-    """Four short texts and one that is cut, by the door through which training comes."""
-    task = replace(_task("classify"))  # its truncation counts are empty
-    all_rows = [Row({"text": "so so " * n, "label": task.labels[0]}, f"f.csv:{n}") for n in (1, 2, 3, 4, 3000)]
+    """Four short texts and one that is cut, prepared as for training."""
+    task: Any = _TypedTask()
+    all_rows = [Row({"text": "so so " * n}, f"f.csv:{n}") for n in (1, 2, 3, 4, 3000)]
     return task, prepare(task, rows(all_rows), folder, key="k")
+
+
+class _TypedTask:
+    """Examples with a field of every kind: integers of rank 0 and 1, floats of rank 2, bytes."""
+
+    def __init__(self) -> None:
+        self.truncation = TruncationCounter()
+
+    def examples(self, row: Row) -> list[dict[str, Any]]:
+        ids = self.truncation.apply(list(row.fields["text"].encode()), 100, part="text", where=row.where)
+        boxes = np.array(ids, np.float32)[: len(ids) // 4 * 4].reshape(-1, 4)
+        return [{"ids": np.array(ids, np.int32), "label": np.int64(len(ids)), "boxes": boxes, "image": bytes(ids)}]
 
 
 def _contents(store: Store) -> list[Any]:
     return [
-        ({name: value.tobytes() for name, value in store[i].items()}, store.where(i).rpartition(":")[2])
+        ({name: np.asarray(value).tobytes() for name, value in store[i].items()}, store.where(i).rpartition(":")[2])
         for i in range(len(store))
     ]
 
@@ -272,8 +285,8 @@ def _store() -> dict[str, bytes]:
 
 @cache
 def _draft() -> dict[str, bytes]:
-    """As the third row's end leaves it, with a mark after every row."""
-    with tempfile.TemporaryDirectory() as folder, patch.object(store_writer, "MARK_BYTES", 1):
+    """The files after the third row, with progress saved after every row."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(store_writer, "PROGRESS_BYTES", 1):
         with contextlib.suppress(KeyboardInterrupt):
             _prepared(Path(folder) / "s", rows=_interrupted)
         return {path.name: path.read_bytes() for path in (Path(folder) / ".s-draft").iterdir()}
@@ -290,14 +303,14 @@ def _stored() -> list[Any]:
         return _contents(_prepared(Path(folder) / "s")[1])
 
 
-def _sealed(text: bytes, others: Any, random: Any) -> bytes:
-    """A lie about a store that its own checksum agrees with, most of the time."""
-    from headway.data.checksums import _seal
+def _with_checksum(text: bytes, others: Any, random: Any) -> bytes:
+    """A forged index or progress file, most of the time with a matching checksum of its own."""
+    from headway.data.checksums import json_checksum
 
     out = lied(text, others, random)
     try:
         value = json.loads(out)
-        value["seal"] = _seal({name: part for name, part in value.items() if name != "seal"})
+        value["checksum"] = json_checksum({name: part for name, part in value.items() if name != "checksum"})
         return json.dumps(value).encode() if random.random() < 0.9 else out
     except (ValueError, TypeError, RecursionError):
         return out
@@ -334,7 +347,7 @@ TARGETS = [
     Target("encodings", "x.csv.gz", seeds.ENCODED, reads(*TEXT_TASKS), damaged, 5),
     Target("image", "x.png", _pictures(), read_picture, damaged, 3),
     Target("idx", "train-images-idx3-ubyte", [IDX], read_idx, damaged, 1),
-    Target("store index", "index.json", [_store()["index.json"]], read_store, _sealed, 2),
-    Target("store mark", "mark.json", [_draft()["mark.json"]], read_mark, _sealed, 2),
+    Target("store index", "index.json", [_store()["index.json"]], read_store, _with_checksum, 2),
+    Target("store progress", "progress.json", [_draft()["progress.json"]], read_progress, _with_checksum, 2),
     Target("examples", "x.txt", seeds.FILES, make_examples, damaged, 2),
 ]

@@ -1,6 +1,6 @@
 """A process that prepares a text file, to be measured and to be killed.
 
-python tests/support/preparing.py CORPUS FOLDER [--kill-at EXAMPLES] [--real] [--mark BYTES]
+python tests/support/preparing.py CORPUS FOLDER [--kill-at EXAMPLES] [--real] [--progress-bytes BYTES]
 
 It prints one JSON line: what it took and what came out. With --kill-at it ends by SIGKILL, as a power cut would.
 """
@@ -52,9 +52,9 @@ def checksum(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, mark: int) -> dict[str, Any]:
+def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, progress_bytes: int) -> dict[str, Any]:
     """Prepares, measures, and is killed at an example if so told."""
-    store_writer.MARK_BYTES = mark
+    store_writer.PROGRESS_BYTES = progress_bytes
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
     before, began = peak(), time.perf_counter()
     kind = tasks.find("generate")
@@ -87,9 +87,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--real", action="store_true", help="with the tokenizer of `generate`, learned from the corpus")
-    parser.add_argument("--mark", type=int, default=store_writer.MARK_BYTES)
+    parser.add_argument("--progress-bytes", type=int, default=store_writer.PROGRESS_BYTES)
     given = parser.parse_args()
-    print(json.dumps(prepared(given.corpus, given.folder, kill_at=given.kill_at, real=given.real, mark=given.mark)))
+    print(
+        json.dumps(
+            prepared(
+                given.corpus, given.folder, kill_at=given.kill_at, real=given.real, progress_bytes=given.progress_bytes
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_only_errors_of_our_own(target: Target, tmp_path: Path) -> None:
     assert outcome.read, "a target that is always answered alike is not being tested"
     if target.name == "store index":  # used or prepared anew: `read_store` says what that means
         assert outcome.ways == 2 and outcome.read == outcome.inputs
-    elif target.name == "store mark":  # the same examples, or told that the mark is damaged
+    elif target.name == "store progress":  # the same examples, or told that the mark is damaged
         assert outcome.ways == 2 and outcome.refused
     else:
         assert outcome.refused and outcome.ways > 5
@@ -63,7 +63,7 @@ def believing(counter: TruncationCounter, state: Any) -> bool:
 PLANTED = [
     ("store index", "headway.data.store.is_intact", lambda *_: True),
     ("store index", "headway.data.truncation.TruncationCounter.load_state_dict", believing),
-    ("store mark", "headway.data.store_writer.is_intact", lambda *_: True),
+    ("store progress", "headway.data.store_writer.is_intact", lambda *_: True),
 ]
 
 

@@ -97,7 +97,7 @@ def run(corpus: Path, folder: Path, *, kill_at: int | None = None) -> dict[str, 
     here, there = context.Pipe(duplex=False)
 
     def work() -> None:
-        there.send(preparing.prepared(corpus, folder, kill_at=kill_at, real=False, mark=4_000_000))
+        there.send(preparing.prepared(corpus, folder, kill_at=kill_at, real=False, progress_bytes=4_000_000))
 
     process = context.Process(target=work)
     process.start()
@@ -110,8 +110,8 @@ def run(corpus: Path, folder: Path, *, kill_at: int | None = None) -> dict[str, 
     return found
 
 
-def test_sixty_megabytes_are_prepared_in_little_memory_and_through_kills(tmp_path: Path) -> None:
-    """Killed three times, it goes on each time from its last mark, and ends with the bytes of a run that was not."""
+def test_sixty_megabytes_are_prepared_in_bounded_memory_and_through_kills(tmp_path: Path) -> None:
+    """Killed three times, it continues each time from its saved progress; the result is bit-equal to an uninterrupted run."""
     corpus = tmp_path / "corpus.txt"
     with corpus.open("w") as file:
         for start in range(75):
@@ -124,15 +124,15 @@ def test_sixty_megabytes_are_prepared_in_little_memory_and_through_kills(tmp_pat
         assert run(corpus, tmp_path / "killed", kill_at=kill_at) is None
     last = run(corpus, tmp_path / "killed")
     assert last
-    assert last["begun_at"] > 2500, "it began again instead of going on"
+    assert last["begun_at"] > 2500, "it began again instead of continuing"
     assert last["checksum"] == quiet["checksum"]
     assert last["megabytes"] < CAP
 
 
 @pytest.mark.parametrize("task", FORMATS)
-def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_continues_to_the_same_bytes(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts of what was truncated, and what a task remembers of the row before, survive too."""
-    monkeypatch.setattr(store_writer, "MARK_BYTES", 3000)
+    monkeypatch.setattr(store_writer, "PROGRESS_BYTES", 3000)
     kind = "csv" if task == "fill" else "jsonl"
     path = tmp_path / f"x.{kind}"
     path.write_text(sound(task, kind, count=400), encoding="utf-8")
@@ -150,7 +150,7 @@ def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeyp
 
         with pytest.raises(KeyboardInterrupt):
             prepare(begun(task, data, **limit), data.train(), tmp_path / "again", key="k", progress=interrupt)
-        assert (tmp_path / ".again-draft" / store_writer.MARK).exists()
+        assert (tmp_path / ".again-draft" / store_writer.PROGRESS).exists()
     ready = begun(task, data, **limit)
     prepare(ready, data.train(), tmp_path / "again", key="k")
     assert preparing.checksum(tmp_path / "again") == expected
@@ -161,8 +161,8 @@ def test_every_task_goes_on_to_the_same_bytes(task: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("lie", [0, -1, 19, 21, 10**9, 20.0, "20", True, None])
-def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path: Path) -> None:
-    """Followed, it would leave rows out or take some twice."""
+def test_progress_with_a_wrong_row_count_is_refused_and_removed(lie: object, tmp_path: Path) -> None:
+    """Continuing from it would skip or repeat rows."""
     path = tmp_path / "x.jsonl"
     path.write_text(sound("classify", "jsonl", count=60), encoding="utf-8")
     data = opened("classify", path)
@@ -172,32 +172,32 @@ def test_a_mark_that_lies_about_the_rows_is_told_and_gone(lie: object, tmp_path:
         for row in list(data.train())[:20]:
             for example in task.examples(row):
                 writing.add({**example, "where": row.where})
-        writing.mark({"rows": lie, "truncation": task.truncation.state_dict()})
+        writing.save_progress({"rows": lie, "truncation": task.truncation.state_dict()})
         raise KeyboardInterrupt
-    with pytest.raises(DataError, match="damaged and now gone; start again"):
+    with pytest.raises(DataError, match="damaged and is removed; start again"):
         prepare(begun("classify", data), data.train(), tmp_path / "again", key="k")
     prepare(begun("classify", data), data.train(), tmp_path / "again", key="k")
     assert preparing.checksum(tmp_path / "again") == preparing.checksum(tmp_path / "whole")
 
 
 def half_done(folder: Path) -> Path:
-    """A draft of 60 examples, marked at the fiftieth."""
+    """60 examples written, progress saved at the fiftieth."""
 
     with pytest.raises(KeyboardInterrupt), store_writer.StoreWriter(folder, key="k") as writing:
         for number in range(60):
             writing.add({"ids": np.arange(number, dtype=np.int32), "where": f"f:{number}"})
             if number == 49:
-                writing.mark({"rows": 50})
+                writing.save_progress({"rows": 50})
         raise KeyboardInterrupt
     return folder.with_name(f".{folder.name}-draft")
 
 
-DAMAGES = ["nothing", "another key", "a flipped byte", "a flipped byte in the last file", "a cut file", "a false mark",
+DAMAGES = ["nothing", "another key", "a flipped byte", "a flipped byte in the last file", "a cut file", "false progress",
            "no file", "a link"]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path) -> None:
+def test_writing_continues_only_from_intact_files(damage: str, tmp_path: Path) -> None:
     place = half_done(tmp_path / "s")
     values = place / "ids.bin"
     data = bytearray(values.read_bytes())
@@ -210,15 +210,15 @@ def test_a_draft_is_gone_on_with_only_if_it_is_sound(damage: str, tmp_path: Path
         (place / "where.bin").write_bytes(places)
     elif damage == "a cut file":
         values.write_bytes(data[:100])
-    elif damage == "a false mark":
-        (place / store_writer.MARK).write_text((place / store_writer.MARK).read_text().replace("50", "51"))
+    elif damage == "false progress":
+        (place / store_writer.PROGRESS).write_text((place / store_writer.PROGRESS).read_text().replace("50", "51"))
     elif damage == "no file":
         values.unlink()
     elif damage == "a link":
         values.replace(tmp_path / "mine")
         values.symlink_to(tmp_path / "mine")
     with store_writer.StoreWriter(tmp_path / "s", key="other" if damage == "another key" else "k") as writing:
-        assert (writing.count, writing.note) == ((50, {"rows": 50}) if damage == "nothing" else (0, {}))
+        assert (writing.count, writing.metadata) == ((50, {"rows": 50}) if damage == "nothing" else (0, {}))
         writing.add({"ids": np.arange(7, dtype=np.int32), "where": "f:99"})
         writing.finish()
     assert damage != "a link" or len((tmp_path / "mine").read_bytes()) > 5000, "written through a link"
@@ -235,7 +235,7 @@ def test_two_processes_cannot_prepare_one_folder(tmp_path: Path) -> None:
         store_writer.StoreWriter(tmp_path / "s", key="k").__enter__()
 
 
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -246,14 +246,14 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             writing.finish()
 
 
-def test_a_false_mark_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
+def test_forged_progress_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"precious" * 100)
     place = half_done(tmp_path / "s")
-    said = checksums.read_checksummed(place / store_writer.MARK)
+    said = checksums.read_checksummed(place / store_writer.PROGRESS)
     assert said is not None
     said["files"]["../mine"] = {"bytes": 3, "checksum": ""}
-    checksums.write_checksummed(place / store_writer.MARK, said)
+    checksums.write_checksummed(place / store_writer.PROGRESS, said)
     with store_writer.StoreWriter(tmp_path / "s", key="k") as writing:
         assert writing.count == 0
     assert mine.read_bytes() == b"precious" * 100

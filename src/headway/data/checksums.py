@@ -1,107 +1,127 @@
-"""Data room: what a store's folder says of itself, and whether it is so.
+"""Checksums of a store's files, and the check of its index against them.
 
-An index (of a store) and a mark (of one that is being written) name the fields, every file with size and checksum, and
-the files that examples came from. Both bear a checksum of their own, which tells of accidents, not of lies: either
-may come from anywhere, so all it says is held against the files.
+A store's index, and the progress file of a store that is being written, list the fields, every file with its size and
+checksum, and the names of the data files that the examples come from. Both contain a checksum of their own. It detects
+accidents, not forgery: every statement of an index is verified against the files before they are used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headway.files import BLAKE2B, atomic_write, file_hash
+from headway.data.schema import BYTES, Field, read_schema
+from headway.files import atomic_write
 
-WHERE = "where"
+WHERE = "where"  # of every example: number of the data file, line
 CHUNK = 1 << 20
-WHOLE = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def is_intact(folder: Path, said: Mapping[str, Any]) -> bool:
-    """Whether the files are those that an index or a mark tells of, and what they say of each other holds."""
+def is_intact(folder: Path, index: Mapping[str, Any]) -> bool:
+    """Whether the files match their checksums and agree with the index and each other."""
     try:
+        schema = read_schema(index["fields"])
         return (
-            _is_listed(folder, said)
-            and _is_told(folder, said["names"], said["note"])
-            and _is_cut(folder, said["fields"])
+            _files_match(folder, schema, index["files"])
+            and _locations_valid(folder, index["names"], index["metadata"])
+            and _fields_valid(folder, schema)
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return False
 
 
-def _is_listed(folder: Path, said: Mapping[str, Any]) -> bool:
-    """The fields have plain names and whole numbers; the files are theirs, and as they were."""
-    types, files = said["fields"], said["files"]
-    if not types or set(files) != file_names(types) or not set(types.values()) <= WHOLE:
-        return False
-    return all(_same(folder / name, entry) for name, entry in files.items())
+def file_names(schema: Mapping[str, Field]) -> set[str]:
+    """The files of a store with these fields."""
+    return {f"{WHERE}.bin", *(file for name, field in schema.items() for file in field.files(name))}
 
 
-def _is_told(folder: Path, names: Any, note: Any) -> bool:
-    """Every example has a place, in a file that is named."""
-    places = mapped(folder / f"{WHERE}.bin", "int64")
-    if not len(places) or len(places) % 2 or not isinstance(names, list) or not isinstance(note, dict):
-        return False
-    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        return False
-    return bool(places[0::2].min() >= 0 and places[0::2].max() < len(names))
-
-
-def _is_cut(folder: Path, types: Mapping[str, str]) -> bool:
-    """Every field has as many values as its offsets say, cut into as many examples as there are places."""
-    count = len(mapped(folder / f"{WHERE}.bin", "int64")) // 2
-    return all(_fit(folder, name, dtype, count=count) for name, dtype in types.items())
-
-
-def _fit(folder: Path, name: str, dtype: str, *, count: int) -> bool:
-    offsets, size = mapped(folder / f"{name}.offsets.bin", "int64"), (folder / f"{name}.bin").stat().st_size
-    ends = len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] * np.dtype(dtype).itemsize == size
-    return bool(ends) and all(
-        bool((np.diff(offsets[at : at + CHUNK + 1]) >= 0).all()) for at in range(0, len(offsets), CHUNK)
+def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, Any]) -> bool:
+    return (
+        WHERE not in schema
+        and set(files) == file_names(schema)
+        and all(_file_matches(folder / name, entry) for name, entry in files.items())
     )
 
 
-def mapped(path: Path, dtype: str) -> np.ndarray:
-    if path.stat().st_size == 0:  # nothing to map
+def _file_matches(path: Path, entry: Mapping[str, Any]) -> bool:
+    return (
+        not path.is_symlink()
+        and bool(path.stat().st_size == entry["bytes"])
+        and file_hash(path).hexdigest() == entry["checksum"]
+    )
+
+
+def _locations_valid(folder: Path, names: Any, metadata: Any) -> bool:
+    """Whether every example has a location, in a data file that is named."""
+    locations = mapped(folder / f"{WHERE}.bin", "<i8")
+    if not len(locations) or len(locations) % 2 or not isinstance(names, list) or not isinstance(metadata, dict):
+        return False
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        return False
+    return bool(locations[0::2].min() >= 0 and locations[0::2].max() < len(names))
+
+
+def _fields_valid(folder: Path, schema: Mapping[str, Field]) -> bool:
+    count = len(mapped(folder / f"{WHERE}.bin", "<i8")) // 2
+    return all(_field_valid(folder, name, field, count=count) for name, field in schema.items())
+
+
+def _field_valid(folder: Path, name: str, field: Field, *, count: int) -> bool:
+    """Whether the offsets cut the values into `count` examples, and the shapes have as many values as these."""
+    offsets, size = mapped(folder / f"{name}.offsets.bin", "<i8"), (folder / f"{name}.bin").stat().st_size
+    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] * field.storage.itemsize != size:
+        return False
+    shapes = mapped(folder / f"{name}.shapes.bin", "<i8") if field.has_shapes else None
+    if shapes is not None and len(shapes) != count * field.rank:
+        return False
+    for at in range(0, count, CHUNK):
+        sizes = np.diff(offsets[at : at + CHUNK + 1])
+        if (sizes < 0).any() or (field.rank == 0 and field.dtype != BYTES and (sizes != 1).any()):
+            return False
+        if shapes is not None and not _shapes_valid(shapes[at * field.rank : (at + CHUNK) * field.rank], field, sizes):
+            return False
+    return True
+
+
+def _shapes_valid(flat: np.ndarray, field: Field, sizes: np.ndarray) -> bool:
+    shapes = flat.reshape(-1, field.rank)
+    products = shapes.prod(1, dtype=np.float64)  # approximate, but shows where the exact product overflows
+    return bool((shapes >= 0).all() and (products < 2**53).all() and (shapes.prod(1) == sizes).all())
+
+
+def mapped(path: Path, dtype: str | np.dtype[Any]) -> np.ndarray:
+    if path.stat().st_size == 0:  # cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _same(path: Path, entry: Mapping[str, Any]) -> bool:
-    return (
-        not path.is_symlink()
-        and bool(path.stat().st_size == entry["bytes"])
-        and file_hash(path, BLAKE2B).hexdigest() == entry["checksum"]
-    )
-
-
-def file_names(fields: Iterable[str]) -> set[str]:
-    """The files of a store with these fields; none if a field's name is more than a name."""
-    names = list(fields)
-    if not all(map(str.isidentifier, names)):
-        return set()
-    return {f"{WHERE}.bin", *(f"{name}{end}" for name in names for end in (".bin", ".offsets.bin"))}
+def file_hash(path: Path) -> hashlib.blake2b:
+    hasher = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            hasher.update(chunk)
+    return hasher
 
 
 def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON with a checksum of itself, replaced whole or not at all."""
+    """Writes JSON with a checksum of itself, atomically."""
     with atomic_write(path) as partial:
-        partial.write_text(json.dumps({**value, "seal": _seal(value)}), encoding="utf-8")
+        partial.write_text(json.dumps({**value, "checksum": json_checksum(value)}), encoding="utf-8")
 
 
 def read_checksummed(path: Path) -> dict[str, Any] | None:
-    """What `write_checksummed` wrote, or None."""
+    """What `write_checksummed` wrote; None if there is no such file or it is damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return value if isinstance(value, dict) and value.pop("seal", None) == _seal(value) else None
+        return value if isinstance(value, dict) and value.pop("checksum", None) == json_checksum(value) else None
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def _seal(value: Mapping[str, Any]) -> str:
+def json_checksum(value: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,97 +1,129 @@
-"""Data room: prepared examples, written once and mapped into memory ever after.
+"""Prepared examples on disk, written once and memory-mapped.
 
-An example is a dict of one-dimensional integer arrays, each field ragged. A field is one flat file and its offsets; an
-index names every file with size and checksum, so a half-written or damaged store is never read.
+An example is a dict of arrays (integers or floats, any rank) and bytes; sizes may differ between examples. Each field
+has a file of values, one of offsets and, above rank 1, one of shapes. The index has the schema and every file's size
+and checksum, so an incomplete or damaged store is never read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
+from headway.data.checksums import WHERE, file_hash, is_intact, mapped, read_checksummed
+from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
-from headway.files import BLAKE2B, file_hash
 
 
 class Store:
-    """`store[i]` gives views on the mapped files; `store.where(i)` the line the example came from."""
+    """`store[i]` returns read-only views of the mapped files, and bytes; `store.where(i)` the example's `file:line`."""
 
     def __init__(self, folder: Path, index: Mapping[str, Any]) -> None:
         self.folder, self.key = folder, str(index["key"])
-        self.note: dict[str, Any] = index["note"]  # the writer's own
+        self.schema: dict[str, Field] = read_schema(index["fields"])
+        self.metadata: dict[str, Any] = index["metadata"]  # the writer's own
         self._names: list[str] = index["names"]
-        self._flat = {name: mapped(folder / f"{name}.bin", dtype) for name, dtype in index["fields"].items()}
-        self._offsets = {name: mapped(folder / f"{name}.offsets.bin", "int64") for name in index["fields"]}
-        self._places = mapped(folder / f"{WHERE}.bin", "int64").reshape(-1, 2)  # (example, [name, line])
+        self._values = {name: mapped(folder / f"{name}.bin", field.storage) for name, field in self.schema.items()}
+        self._offsets = {name: mapped(folder / f"{name}.offsets.bin", "<i8") for name in self.schema}
+        self._shapes = {
+            name: mapped(folder / f"{name}.shapes.bin", "<i8").reshape(-1, field.rank)
+            for name, field in self.schema.items()
+            if field.has_shapes
+        }
+        self._locations = mapped(folder / f"{WHERE}.bin", "<i8").reshape(-1, 2)  # (example, [name, line])
 
     @classmethod
     def build(
         cls, folder: str | Path, examples: Iterable[Mapping[str, Any]], *, key: str,
         progress: Callable[[int], object] | None = None,
     ) -> Store:  # fmt: skip
-        """Writes examples beside `folder` and puts them in its place when all is on disk.
+        """Writes examples beside `folder` and renames them to `folder` when all are on disk.
 
-        An example's entry "where" (`file:line`, optional) is kept as its place. `progress` is told the count so far.
+        An example's entry "where" (`file:line`, optional) is its location. `progress` is called with the count so far.
         """
-        with StoreWriter(Path(folder), key=key) as draft:
+        with StoreWriter(Path(folder), key=key) as writer:
             for example in examples:
-                draft.add(example)
+                writer.add(example)
                 if progress is not None:
-                    progress(draft.count)
-            draft.finish()
+                    progress(writer.count)
+            writer.finish()
         return cls.just_written(folder, key)
 
     @classmethod
     def just_written(cls, folder: str | Path, key: str) -> Store:
         store = cls.open(folder, key)
         if store is None:
-            raise DataError(f"{folder}: what was just written does not read back; is the disk sound?")
+            raise DataError(f"{folder}: the examples just written cannot be read back; check the disk.")
         return store
 
     @classmethod
     def open(cls, folder: str | Path, key: str) -> Store | None:
-        """The store, or None if there is none for this key, or it is half-written or damaged: build it again."""
+        """The store, or None if there is none for this key, or it is incomplete, damaged or of another format."""
         folder = Path(folder)
         index = read_checksummed(folder / INDEX)
         if index is None or (index.get("version"), index.get("key")) != (VERSION, key) or not is_intact(folder, index):
             return None
         return cls(folder, index)
 
-    def __len__(self) -> int:
-        return len(self._places)
+    @staticmethod
+    def why_unusable(folder: str | Path, key: str) -> str | None:
+        """Why `open` returns None although there is a folder, in a few words; None if there is no folder."""
+        if not Path(folder).exists():
+            return None
+        try:
+            version = json.loads((Path(folder) / INDEX).read_text(encoding="utf-8"))["version"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return "they are damaged"
+        if version != VERSION:
+            return f"they have format {version!r:.20}, and this version of Headway writes format {VERSION}"
+        index = read_checksummed(Path(folder) / INDEX)
+        if index is not None and index.get("key") != key:
+            return "the data, the tokenizer or the task's settings have changed"
+        return "they are damaged"
 
-    def __getitem__(self, position: int) -> dict[str, np.ndarray]:
+    def __len__(self) -> int:
+        return len(self._locations)
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
         if not 0 <= position < len(self):
             raise IndexError(f"example {position} of {len(self)}")
-        return {
-            name: flat[self._offsets[name][position] : self._offsets[name][position + 1]]
-            for name, flat in self._flat.items()
-        }
+        return {name: self._value(name, field, position) for name, field in self.schema.items()}
+
+    def _value(self, name: str, field: Field, position: int) -> np.ndarray | bytes:
+        flat = self._values[name][self._offsets[name][position] : self._offsets[name][position + 1]]
+        if field.dtype == BYTES:
+            return flat.tobytes()
+        if field.rank == 1:
+            return flat
+        return flat.reshape(self._shapes[name][position] if field.has_shapes else ())
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return tuple(self._flat)
+        return tuple(self.schema)
 
     def lengths(self, field: str) -> np.ndarray:
-        return np.diff(self._offsets[field])
+        """(example,) sizes of the first dimension; 1 for bytes and numbers without dimensions."""
+        if self.schema[field].has_shapes:
+            return self._shapes[field][:, 0]
+        return np.diff(self._offsets[field]) if self.schema[field].rank else np.ones(len(self), np.int64)
 
     def flat(self, field: str) -> np.ndarray:
-        """All examples of a field end to end: a token stream."""
-        return self._flat[field]
+        """The values of a field in all examples, concatenated: a token stream."""
+        return self._values[field]
 
     def where(self, position: int) -> str:
-        name, line = (int(number) for number in self._places[position])
+        name, line = (int(number) for number in self._locations[position])
         return self._names[name] + (f":{line}" if line >= 0 else "")
 
 
 def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
-    """A hash of the files' contents, in order; a folder stands for the files below it. Moving them changes nothing."""
+    """A hash of the files' contents, in order; of a folder, of all files below it. It does not depend on their path."""
     hasher = hashlib.blake2b(digest_size=16)
     for path in [paths] if isinstance(paths, str | Path) else paths:
         top = Path(path)
@@ -99,7 +131,7 @@ def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{file_hash(file, BLAKE2B).hexdigest()}\0".encode())
+                hasher.update(f"{name}\0{file_hash(file).hexdigest()}\0".encode())
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()

@@ -1,8 +1,9 @@
-"""Data room: a store while it is written. Memory does not grow with the data, and a killed process loses little.
+"""Writes a store in bounded memory. An interrupted writer continues from its last saved progress.
 
-Everything goes straight to files: each field's values, their offsets, every example's place. Now and then a mark names
-what is safely on the disk, with a note of the writer's own; the next process cuts the files back to the mark and goes
-on from there. Idea: a database's write-ahead log and its checkpoints.
+Values, offsets, shapes and locations are appended to files. Now and then a progress file records the sizes and
+checksums of what is on the disk, with metadata of the caller; the next process truncates the files to these sizes and
+continues.
+Idea: checkpoints of a database's write-ahead log.
 """
 
 from __future__ import annotations
@@ -11,188 +12,213 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from headway.data.checksums import WHERE, file_names, is_intact, mapped, read_checksummed, write_checksummed
+from headway.data.checksums import WHERE, file_hash, file_names, is_intact, mapped, read_checksummed, write_checksummed
+from headway.data.schema import Field, as_value, read_schema, schema_json
 from headway.errors import DataError, HeadwayError
-from headway.files import BLAKE2B, LockedError, file_hash, lock
+from headway.files import LockedError, lock
 
 INDEX = "index.json"
-MARK = "mark.json"
-VERSION = 2
-MARK_BYTES = 16 << 20  # written between two marks
-WORD = struct.Struct("<q")
+PROGRESS = "progress.json"
+VERSION = 3
+PROGRESS_BYTES = 16 << 20  # written between two saves of the progress
+INT64 = struct.Struct("<q")
 
 
 class StoreWriter:
-    """`add` examples, `mark` where to go on, `finish`. `note` is what the mark found at the beginning said."""
+    """`add` examples, `save_progress` now and then, `finish`. `metadata` is that of the progress found on entry."""
 
     def __init__(self, folder: Path, *, key: str) -> None:
         self.target, self.folder, self.key = folder, folder.with_name(f".{folder.name}-draft"), key
-        self.count, self.note = 0, dict[str, Any]()
-        self._tails: dict[str, _Tail] = {}
-        self._types: dict[str, str] = {}
-        self._ends: dict[str, int] = {}  # of each field: values so far
+        self.count, self.metadata = 0, dict[str, Any]()
+        self._files: dict[str, _AppendedFile] = {}
+        self._schema: dict[str, Field] = {}
+        self._ends: dict[str, int] = {}  # values of each field so far
         self._names: dict[str, int] = {}
-        self._marked = False
-        self._fresh = 0  # bytes since the last mark
-        self._lock = ExitStack()
+        self._saved = False  # there is a progress file
+        self._unsaved_bytes = 0
 
     def __enter__(self) -> Self:
-        with self._writing():
+        with ExitStack() as stack, self._os_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder.with_name(f"{self.folder.name}.lock")
             try:
-                self._lock.enter_context(lock(self.folder.with_name(f"{self.folder.name}.lock")))
+                stack.enter_context(lock(path))
             except LockedError:
                 raise DataError(f"{self.target}: another process is preparing the data there; wait for it.") from None
-            if not self._take_up():
+            stack.callback(_remove, path)
+            if not self._continue():
                 for file in self.folder.iterdir():
                     file.unlink()
+            self._locked = stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """What was marked stays for another try, unless the data itself was at fault."""
-        for tail in self._tails.values():
-            tail.file.close()
-        if kind is not None and (not self._marked or issubclass(kind, HeadwayError)):
+        """Saved progress stays for another try, unless the data itself is at fault."""
+        for file in self._files.values():
+            file.close()
+        if kind is not None and (not self._saved or issubclass(kind, HeadwayError)):
             shutil.rmtree(self.folder, ignore_errors=True)
-        self._lock.close()
+        self._locked.close()
 
     def add(self, example: Mapping[str, Any]) -> None:
-        """One-dimensional arrays of whole numbers by field; the entry "where" (`file:line`) is the example's place."""
-        place = str(example.get(WHERE, ""))
-        values = {name: np.asarray(value) for name, value in example.items() if name != WHERE}
-        with self._writing():
-            if not self._tails:
-                self._begin(values)
-            self._check(values, place=place or f"example {self.count + 1}")
+        """Appends arrays and bytes by field name; the entry "where" (`file:line`) is the example's location."""
+        where = str(example.get(WHERE, ""))
+        values = {name: as_value(value) for name, value in example.items() if name != WHERE}
+        with self._os_errors():
+            self._check(values, where=where or f"example {self.count + 1}")
             for name, value in values.items():
-                self._ends[name] += len(value)
-                self._write(f"{name}.bin", value.tobytes())
-                self._write(f"{name}.offsets.bin", WORD.pack(self._ends[name]))
-            name, line = _split_place(place)
+                self._append(name, value)
+            name, line = _split_location(where)
             number = self._names.setdefault(name, len(self._names))
-            self._write(f"{WHERE}.bin", WORD.pack(number) + WORD.pack(line))
+            self._write(f"{WHERE}.bin", INT64.pack(number) + INT64.pack(line))
         self.count += 1
 
     @property
-    def due(self) -> bool:
-        """Whether enough was written for another mark."""
-        return self._fresh >= MARK_BYTES
+    def progress_due(self) -> bool:
+        """Whether enough was written to save the progress again."""
+        return self._unsaved_bytes >= PROGRESS_BYTES
 
-    def mark(self, note: Mapping[str, Any]) -> None:
-        """All examples so far are on the disk; another process may go on after them."""
-        with self._writing():
-            write_checksummed(self.folder / MARK, self._said(note))
-        self._marked, self._fresh = True, 0
+    def save_progress(self, metadata: Mapping[str, Any]) -> None:
+        """Flushes all examples to the disk, so that another process can continue after them."""
+        with self._os_errors():
+            write_checksummed(self.folder / PROGRESS, self._index(metadata))
+        self._saved, self._unsaved_bytes = True, 0
 
-    def finish(self, note: Mapping[str, Any] | None = None) -> None:
-        """Puts the store in its place; `note` is kept in its index."""
-        if not self._tails:
+    def finish(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """Completes the store and renames it to its folder; `metadata` is kept in its index."""
+        if not self._files:
             raise DataError("There are no examples to store.")
-        with self._writing():
-            write_checksummed(self.folder / INDEX, {"version": VERSION, **self._said(note or {})})
+        with self._os_errors():
+            write_checksummed(self.folder / INDEX, self._index(metadata or {}))
+            (self.folder / PROGRESS).unlink(missing_ok=True)
+            for file in self._files.values():
+                file.close()
             if self.target.exists():
                 shutil.rmtree(self.target)
             os.replace(self.folder, self.target)
-            (self.target / MARK).unlink(missing_ok=True)
 
-    def ends_at(self, place: str) -> bool:
-        """Whether the last example on the disk came from there."""
-        number, line = mapped(self.folder / f"{WHERE}.bin", "int64")[-2:].tolist()
-        return (list(self._names)[number], line) == _split_place(place)
+    def ends_at(self, where: str) -> bool:
+        """Whether the last example on the disk has this location."""
+        number, line = mapped(self.folder / f"{WHERE}.bin", "<i8")[-2:].tolist()
+        return (list(self._names)[number], line) == _split_location(where)
 
-    def _said(self, note: Mapping[str, Any]) -> dict[str, Any]:
-        """With all of it on the disk."""
-        files = {name: tail.settle() for name, tail in self._tails.items()}
-        return {"key": self.key, "fields": self._types, "names": list(self._names), "files": files, "note": dict(note)}
+    def _index(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Flushes all files and describes them."""
+        return {
+            "version": VERSION,
+            "key": self.key,
+            "fields": schema_json(self._schema),
+            "names": list(self._names),
+            "files": {name: file.flush() for name, file in self._files.items()},
+            "metadata": dict(metadata),
+        }
 
-    def _take_up(self) -> bool:
-        """Goes back to the last mark, if there is one for this key and the files still hold what it says."""
-        said = read_checksummed(self.folder / MARK)
-        if said is None or said.get("key") != self.key or not _cut_back(self.folder, said):
+    def _continue(self) -> bool:
+        """Restores the saved progress, if there is one for this key and the files agree with it."""
+        index = read_checksummed(self.folder / PROGRESS)
+        if index is None or (index.get("version"), index.get("key")) != (VERSION, self.key):
             return False
-        if not is_intact(self.folder, said):
+        if not _truncate_files(self.folder, index) or not is_intact(self.folder, index):
             return False
-        self._tails = {name: _Tail(self.folder / name) for name in said["files"]}
-        self._types, self.note = said["fields"], said["note"]
-        self._ends = {name: int(mapped(self.folder / f"{name}.offsets.bin", "int64")[-1]) for name in self._types}
-        self._names = {name: number for number, name in enumerate(said["names"])}
-        self.count = (self.folder / f"{WHERE}.bin").stat().st_size // (2 * WORD.size)
-        self._marked = True
+        self._files = {name: _AppendedFile(self.folder / name) for name in index["files"]}
+        self._schema, self.metadata = read_schema(index["fields"]), index["metadata"]
+        self._ends = {name: int(mapped(self.folder / f"{name}.offsets.bin", "<i8")[-1]) for name in self._schema}
+        self._names = {name: number for number, name in enumerate(index["names"])}
+        self.count = (self.folder / f"{WHERE}.bin").stat().st_size // (2 * INT64.size)
+        self._saved = True
         return True
 
-    def _begin(self, values: Mapping[str, np.ndarray]) -> None:
-        for name, value in values.items():
-            self._types[name], self._ends[name] = value.dtype.name, 0
-            for file in (f"{name}.bin", f"{name}.offsets.bin"):
-                self._tails[file] = _Tail(self.folder / file)
-            self._write(f"{name}.offsets.bin", WORD.pack(0))
-        self._tails[f"{WHERE}.bin"] = _Tail(self.folder / f"{WHERE}.bin")
+    def _append(self, name: str, value: np.ndarray | bytes) -> None:
+        field = self._schema[name]
+        self._ends[name] += len(value) if isinstance(value, bytes) else value.size
+        self._write(f"{name}.bin", field.encode(value))
+        self._write(f"{name}.offsets.bin", INT64.pack(self._ends[name]))
+        if field.has_shapes and not isinstance(value, bytes):
+            self._write(f"{name}.shapes.bin", b"".join(map(INT64.pack, value.shape)))
 
     def _write(self, file: str, data: bytes) -> None:
-        self._tails[file].write(data)
-        self._fresh += len(data)
+        self._files[file].write(data)
+        self._unsaved_bytes += len(data)
 
-    def _check(self, values: Mapping[str, np.ndarray], *, place: str) -> None:
-        found = {name: value.dtype.name for name, value in values.items()}
-        if found != self._types:
-            raise DataError(f"{place}: fields {found} where the first example has {self._types}.")
-        for name, value in values.items():
-            if value.ndim != 1 or value.dtype.kind not in "iu":
-                raise DataError(f"{place}: {name}: expected a one-dimensional array of whole numbers.")
+    def _check(self, values: Mapping[str, np.ndarray | bytes], *, where: str) -> None:
+        """Compares an example with the schema; the first one defines it."""
+        found = {name: Field.of(value, where=f"{where}: {name}") for name, value in values.items()}
+        if not self._files:
+            self._schema = found
+            self._files = {file: _AppendedFile(self.folder / file) for file in sorted(file_names(found))}
+            for name in found:
+                self._ends[name] = 0
+                self._write(f"{name}.offsets.bin", INT64.pack(0))
+        elif found != self._schema:
+            raise DataError(
+                f"{where}: fields {_described(found)}, but the first example has {_described(self._schema)}."
+            )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _os_errors(self) -> Iterator[None]:
+        """An OSError as a DataError that names the folder and the free space."""
         try:
             yield
         except OSError as error:
             free = shutil.disk_usage(self.folder.parent).free if self.folder.parent.exists() else 0
             raise DataError(
-                f"{self.target}: the prepared examples cannot be written ({error.strerror}); {self._fresh:,} bytes or "
-                f"more are needed and {free:,} are free. Make room, or choose another --out."
+                f"{self.target}: the prepared examples cannot be written ({error.strerror}); {self._unsaved_bytes:,} "
+                f"bytes or more are needed and {free:,} are free. Free some space, or choose another --out."
             ) from error
 
 
-class _Tail:
-    """A file written at its end, with the checksum of all that is in it."""
+class _AppendedFile:
+    """A file opened for appending, with the checksum of its content."""
 
     def __init__(self, path: Path) -> None:
-        self.file = path.open("ab")
-        self.size, self.hasher = path.stat().st_size, file_hash(path, BLAKE2B)
+        self._file = path.open("ab")
+        self._size, self._hash = path.stat().st_size, file_hash(path)
 
     def write(self, data: bytes) -> None:
-        self.file.write(data)
-        self.hasher.update(data)
-        self.size += len(data)
+        self._file.write(data)
+        self._hash.update(data)
+        self._size += len(data)
 
-    def entry(self) -> dict[str, Any]:
-        return {"bytes": self.size, "checksum": self.hasher.hexdigest()}
+    def flush(self) -> dict[str, Any]:
+        """Flushes to the disk; returns size and checksum."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return {"bytes": self._size, "checksum": self._hash.hexdigest()}
 
-    def settle(self) -> dict[str, Any]:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        return self.entry()
+    def close(self) -> None:
+        self._file.close()
 
 
-def _cut_back(folder: Path, said: Mapping[str, Any]) -> bool:
-    """What was written after a mark is gone; False if the mark cannot be followed."""
+def _truncate_files(folder: Path, index: Mapping[str, Any]) -> bool:
+    """Cuts off what was written after the progress was saved; False if the index is malformed."""
     try:
-        if set(said["files"]) != file_names(said["fields"]) or any(
-            (folder / name).is_symlink() for name in said["files"]
+        files = index["files"]
+        if set(files) != file_names(read_schema(index["fields"])) or any(
+            (folder / name).is_symlink() for name in files
         ):
             return False
-        for name, entry in said["files"].items():
+        for name, entry in files.items():
             os.truncate(folder / name, min(entry["bytes"], (folder / name).stat().st_size))
         return True
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return False
 
 
-def _split_place(place: str) -> tuple[str, int]:
-    name, _, line = place.rpartition(":")
-    return (name, int(line)) if name and line.isdecimal() and len(line) < 16 else (place, -1)
+def _described(schema: Mapping[str, Field]) -> str:
+    return "{" + ", ".join(f"{name}: {field.dtype} of rank {field.rank}" for name, field in schema.items()) + "}"
+
+
+def _split_location(where: str) -> tuple[str, int]:
+    name, _, line = where.rpartition(":")
+    return (name, int(line)) if name and line.isdecimal() and len(line) < 16 else (where, -1)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # Windows does not remove a file that is open
+        path.unlink()

@@ -251,7 +251,7 @@ def make_source(
 ) -> ExampleSource | StreamSource:
     """Examples prepared once under the run's folder and mapped into memory from then on."""
     key = json.dumps([data.fingerprint, task.name, task.to_dict(), task.tokenizer.digest if task.tokenizer else ""])
-    store = prepare(task, data.train(), folder / "training" / "examples", key=key, progress=_counting(say))
+    store = prepare(task, data.train(), folder / "training" / "examples", key=key, progress=_counting(say), say=say)
     if task.stream:
         context = cast(Any, task).context
         tokens = store.flat("ids")

@@ -67,35 +67,45 @@ class StreamSource:
         )
 
 
-def prepare(task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Progress | None = None) -> Store:
-    """The rows as examples on disk, with the ledger of what was cut: written once, mapped into memory ever after.
-    Interrupted, it goes on after its last mark: rows before it are read again but not prepared again."""
+def prepare(
+    task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Progress | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Store:  # fmt: skip
+    """The rows as examples in a store, with the counts of truncated ones. An existing store for `key` is opened; an
+    interrupted one is continued after its saved progress: rows before it are read again but not prepared again."""
     found = Store.open(folder, key)
-    if found is not None and task.truncation.load_state_dict(found.note.get("truncation")):
+    if found is not None and task.truncation.load_state_dict(found.metadata.get("truncation")):
         return found
-    with StoreWriter(folder, key=key) as draft:
-        damaged = DataError(f"{folder}: the mark of an earlier attempt is damaged and now gone; start again")
-        done, met = draft.note.get("rows", 0), not draft.count  # met: the last row before the mark, if there is one
-        if type(done) is not int or (done == 0) != met:
+    if (reason := Store.why_unusable(folder, key)) is not None and say is not None:
+        say(f"the examples in {folder} are prepared again: {reason}")
+    with StoreWriter(folder, key=key) as writer:
+        damaged = DataError(
+            f"{folder}: the progress file of an earlier attempt was damaged and is removed; start again"
+        )
+        done = writer.metadata.get("rows", 0)
+        continued = not writer.count  # whether the last row of the saved progress, if there is one, was found
+        if type(done) is not int or (done == 0) != continued:
             raise damaged
         for number, row in enumerate(rows, 1):
             if number < done:
                 continue
-            examples = task.examples(row)  # also of the last row before the mark: a task may look back at one
+            examples = task.examples(row)  # also of the last row before: a task may depend on the previous row
             if number == done:
-                met = draft.ends_at(row.where) and task.truncation.load_state_dict(draft.note.get("truncation"))
-                if not met:
+                continued = writer.ends_at(row.where) and task.truncation.load_state_dict(
+                    writer.metadata.get("truncation")
+                )
+                if not continued:
                     raise damaged
                 continue
             for example in examples:
-                draft.add({**example, "where": row.where})
-            if examples and draft.due:
-                draft.mark({"rows": number, "truncation": task.truncation.state_dict()})
+                writer.add({**example, "where": row.where})
+            if examples and writer.progress_due:
+                writer.save_progress({"rows": number, "truncation": task.truncation.state_dict()})
             if progress is not None:
-                progress(draft.count)
-        if not met:
+                progress(writer.count)
+        if not continued:
             raise damaged
-        if not draft.count:
+        if not writer.count:
             raise DataError("the data has no examples to train on; give some")
-        draft.finish({"truncation": task.truncation.state_dict()})
+        writer.finish({"truncation": task.truncation.state_dict()})
     return Store.just_written(folder, key)

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from headway.data.checksums import file_hash, read_checksummed, write_checksummed
+from headway.data.checksums import read_checksummed, write_checksummed
 from headway.data.schema import MAX_RANK, NUMBERS, Field
 from headway.data.store import INDEX, Store, fingerprint
 from headway.data.store_writer import VERSION
 from headway.errors import DataError
+from headway.files import BLAKE2B, file_hash
 
 
 @st.composite
@@ -140,7 +141,7 @@ def forge(folder, file=None, values=None, dtype="<i8", **changes):
         (folder / file).write_bytes(np.asarray(values, dtype).tobytes())
         index["files"][file] = {
             "bytes": (folder / file).stat().st_size,
-            "checksum": file_hash(folder / file).hexdigest(),
+            "checksum": file_hash(folder / file, BLAKE2B).hexdigest(),
         }
     write_checksummed(folder / INDEX, index | changes)
 
@@ -153,8 +154,9 @@ def fields(**changed):
 FORGED = [
     fields(ids=("int64", 1)), fields(ids=("object", 1)), fields(ids=("int32", 2)), fields(ids=("int32", 0)),
     fields(ids=("int32", -1)), fields(ids=("int32", 1.0)), fields(ids=("int32", True)), fields(ids=("int32", None)),
-    fields(ids=("int32", MAX_RANK + 1)), fields(ids=(["int32"], 1)), fields(ids=("bytes", 1)), fields(image=("uint8", 0)),
-    fields(boxes=("float32", 1)), fields(boxes=("float32", 3)), fields(where=("int64", 1)), {}, [], None,
+    fields(ids=("int32", MAX_RANK + 1)), fields(ids=(["int32"], 1)), fields(ids=("bytes", 1)),
+    fields(image=("uint8", 0)), fields(boxes=("float32", 1)), fields(boxes=("float32", 3)), fields(where=("int64", 1)),
+    {}, [], None,
     {"../ids": {"dtype": "int32", "rank": 1}}, {"ids": "int32"}, {"ids": {"dtype": "int32", "rank": 1, "more": 1}},
 ]  # fmt: skip
 

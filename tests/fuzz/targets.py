@@ -126,8 +126,8 @@ def read_model_config(path: Path) -> object:
 
 def read_store(path: Path) -> object:
     """A run's prepared examples with a forged index. Either they are used and are the expected ones: only what no other
-    file determines may be forged (names of data files, types of the same size, what was cut). Or they are written again,
-    and every file is as before."""
+    file determines may be forged (names of data files, types of the same size, what was cut). Or they are written
+    again, and every file is as before."""
     folder = path.parent / "examples"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

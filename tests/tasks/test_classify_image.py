@@ -11,6 +11,7 @@ from support.task_run import SMALL, losses, trained
 
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.read import Row
+from headway.data.store import Store
 from headway.errors import ConfigError, DataError
 from headway.models import recipes
 from headway.models.build import build
@@ -59,10 +60,49 @@ def test_mean_and_deviation_are_the_datas(task):
     assert begun(image=8).labels == ["dark", "light"] and task.counts == [2, 1]
 
 
-def test_an_example_is_flat_pixels_and_a_label(task):
+def test_an_array_stays_an_array(task):
     [example] = task.examples(ROWS[2])
-    assert example["pixels"].dtype == np.uint8 and example["pixels"].tolist() == [51] * 8 * 8 * 3
+    assert example["image"].dtype == np.uint8 and np.array_equal(example["image"], grey(51))
     assert example["label"].tolist() == [0]
+    [example] = task.examples(Row({"image": grey(51)[..., 0], "label": "dark"}, ""))
+    assert example["image"].shape == (8, 8, 1)
+
+
+def photo(path, side, seed):
+    noise = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path, quality=95)
+    return path
+
+
+@pytest.mark.parametrize("side", [20, 200])  # small files are decoded in this thread, larger ones in several
+def test_a_file_stays_encoded_until_batched(task, tmp_path, side):
+    paths = [photo(tmp_path / f"{seed}.jpg", side, seed) for seed in range(5)]
+    rows = [Row({"image": path, "label": "dark"}, str(path)) for path in paths]
+    store = Store.build(tmp_path / "store", (example for row in rows for example in task.examples(row)), key="k")
+    assert [store[i]["image"] for i in range(5)] == [path.read_bytes() for path in paths]
+    batch = task.collate([store[i] for i in range(5)], seeds=[()] * 5, where=[row.where for row in rows])
+    expected = [task.image_processor(path) for path in paths]
+    np.testing.assert_array_equal(batch.inputs["inputs"].numpy(), np.stack(expected))
+
+
+def test_files_and_arrays_in_one_data_set(task, tmp_path):
+    """A store takes one type of value, so the arrays are encoded too; pixels stay the same."""
+    for label in ("dark", "light"):
+        (tmp_path / "files" / label).mkdir(parents=True)
+        photo(tmp_path / "files" / label / "x.png", 9, len(label))
+    arrays = np.random.default_rng(0).integers(0, 256, (30, 8, 8), dtype=np.uint8)
+    (tmp_path / "idx").mkdir()
+    for name, head, values in (
+        ("images-idx3", [3, 30, 8, 8], arrays),
+        ("labels-idx1", [1, 30], np.zeros(30, np.uint8)),
+    ):
+        content = bytes([0, 0, 8, head[0]]) + np.array(head[1:], ">u4").tobytes() + values.tobytes()
+        (tmp_path / "idx" / f"train-{name}-ubyte").write_bytes(content)
+    data = open_files([tmp_path / "files", tmp_path / "idx"], fields=task.fields, columns={})
+    rows = [*data.train(), *data.valid()]
+    assert len(rows) == 32 and all(isinstance(task.read(row.fields["image"], where="")["image"], bytes) for row in rows)
+    found = {task.image_processor.pixels(row.fields["image"]).tobytes() for row in rows}
+    assert {task.image_processor.pixels(array).tobytes() for array in arrays} < found
 
 
 def test_a_batch_is_normal_and_channels_come_first():
@@ -102,7 +142,7 @@ def test_files_and_faults(task, tmp_path):
     (tmp_path / "dark" / "empty.png").touch()
     data = open_files(tmp_path, fields=task.fields, columns={})
     good, bad = sorted(data.test(), key=lambda row: row.where, reverse=True)
-    assert task.examples(good)[0]["pixels"].tolist() == [255] * 8 * 8 * 3
+    assert task.examples(good)[0]["image"] == (tmp_path / "light" / "1.png").read_bytes()
     with pytest.raises(DataError, match=r"dark/empty\.png: not a picture"):
         task.examples(bad)
     assert task.predict(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels

@@ -111,7 +111,7 @@ def run(corpus: Path, folder: Path, *, kill_at: int | None = None) -> dict[str, 
 
 
 def test_sixty_megabytes_are_prepared_in_bounded_memory_and_through_kills(tmp_path: Path) -> None:
-    """Killed three times, it continues each time from its saved progress; the result is bit-equal to an uninterrupted run."""
+    """Killed three times, it continues from its saved progress; the result is bit-equal to an uninterrupted run."""
     corpus = tmp_path / "corpus.txt"
     with corpus.open("w") as file:
         for start in range(75):
@@ -192,8 +192,8 @@ def half_done(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}-draft")
 
 
-DAMAGES = ["nothing", "another key", "a flipped byte", "a flipped byte in the last file", "a cut file", "false progress",
-           "no file", "a link"]  # fmt: skip
+DAMAGES = ["nothing", "another key", "a flipped byte", "a flipped byte in the last file", "a cut file",
+           "false progress", "no file", "a link"]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headway.data.schema import BYTES, Field, read_schema
-from headway.files import atomic_write
+from headway.files import BLAKE2B, atomic_write, file_hash
 
 WHERE = "where"  # of every example: number of the data file, line
 CHUNK = 1 << 20
@@ -52,7 +52,7 @@ def _file_matches(path: Path, entry: Mapping[str, Any]) -> bool:
     return (
         not path.is_symlink()
         and bool(path.stat().st_size == entry["bytes"])
-        and file_hash(path).hexdigest() == entry["checksum"]
+        and file_hash(path, BLAKE2B).hexdigest() == entry["checksum"]
     )
 
 
@@ -98,14 +98,6 @@ def mapped(path: Path, dtype: str | np.dtype[Any]) -> np.ndarray:
     if path.stat().st_size == 0:  # cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r")
-
-
-def file_hash(path: Path) -> hashlib.blake2b:
-    hasher = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher
 
 
 def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from headway.data.split import bare_suffix, find_parts, held_out, input_hash
 from headway.data.store import fingerprint
 from headway.data.text_reader import read_text
 from headway.errors import DataError
+from headway.preprocess.image import png_bytes
 
 RowReader = Callable[[], Iterator[Row]]  # a new iterator at each call
 HELD_OUT = 0.1
@@ -118,6 +119,7 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> Dataset:
         held = [number < HELD_OUT * 2**64 for number in hashes]
         parts["valid"] = [row for row, out in zip(everything, held, strict=True) if out]
         parts["train"] = [row for row, out in zip(everything, held, strict=True) if not out]
+    parts = {part: _one_kind(rows, mixed=_is_mixed(everything)) for part, rows in parts.items()}
     labels = "".join(f"{row.fields['label']} {number:x}\n" for row, number in zip(everything, hashes, strict=True))
     return Dataset(
         ", ".join(path.name for path in given),
@@ -127,6 +129,23 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> Dataset:
         lambda: iter(parts["valid"]),
         lambda: iter(parts["test"] or everything),
     )
+
+
+def _is_mixed(rows: Sequence[Row]) -> bool:
+    """Whether some images are files and some are arrays."""
+    return len({isinstance(row.fields["image"], Path) for row in rows}) == 2
+
+
+def _one_kind(rows: list[Row], *, mixed: bool) -> list[Row]:
+    """With arrays encoded if the data also has files: a store takes one type of value."""
+    if not mixed:
+        return rows
+    return [
+        row
+        if isinstance(image := row.fields["image"], Path)
+        else Row({**row.fields, "image": png_bytes(image)}, row.where)
+        for row in rows
+    ]
 
 
 def _running(

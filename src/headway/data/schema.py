@@ -31,8 +31,8 @@ class Field:
             return cls(BYTES, 0)
         if value.dtype.name not in NUMBERS or value.ndim > MAX_RANK:
             raise DataError(
-                f"{where}: an array of {value.dtype.name} with {value.ndim} dimensions cannot be stored; give integers, "
-                f"floats (at most {MAX_RANK} dimensions) or bytes."
+                f"{where}: an array of {value.dtype.name} with {value.ndim} dimensions cannot be stored; give "
+                f"integers, floats (at most {MAX_RANK} dimensions) or bytes."
             )
         return cls(value.dtype.name, value.ndim)
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.checksums import WHERE, file_hash, is_intact, mapped, read_checksummed
+from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
 from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
+from headway.files import BLAKE2B, file_hash
 
 
 class Store:
@@ -131,7 +132,7 @@ def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{file_hash(file).hexdigest()}\0".encode())
+                hasher.update(f"{name}\0{file_hash(file, BLAKE2B).hexdigest()}\0".encode())
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()

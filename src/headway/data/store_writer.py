@@ -12,16 +12,16 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from headway.data.checksums import WHERE, file_hash, file_names, is_intact, mapped, read_checksummed, write_checksummed
+from headway.data.checksums import WHERE, file_names, is_intact, mapped, read_checksummed, write_checksummed
 from headway.data.schema import Field, as_value, read_schema, schema_json
 from headway.errors import DataError, HeadwayError
-from headway.files import LockedError, lock
+from headway.files import BLAKE2B, LockedError, file_hash, lock
 
 INDEX = "index.json"
 PROGRESS = "progress.json"
@@ -46,12 +46,10 @@ class StoreWriter:
     def __enter__(self) -> Self:
         with ExitStack() as stack, self._os_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            path = self.folder.with_name(f"{self.folder.name}.lock")
             try:
-                stack.enter_context(lock(path))
+                stack.enter_context(lock(self.folder.with_name(f"{self.folder.name}.lock")))
             except LockedError:
                 raise DataError(f"{self.target}: another process is preparing the data there; wait for it.") from None
-            stack.callback(_remove, path)
             if not self._continue():
                 for file in self.folder.iterdir():
                     file.unlink()
@@ -178,7 +176,7 @@ class _AppendedFile:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab")
-        self._size, self._hash = path.stat().st_size, file_hash(path)
+        self._size, self._hash = path.stat().st_size, file_hash(path, BLAKE2B)
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
@@ -217,8 +215,3 @@ def _described(schema: Mapping[str, Field]) -> str:
 def _split_location(where: str) -> tuple[str, int]:
     name, _, line = where.rpartition(":")
     return (name, int(line)) if name and line.isdecimal() and len(line) < 16 else (where, -1)
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # Windows does not remove a file that is open
-        path.unlink()

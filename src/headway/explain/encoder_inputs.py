@@ -97,7 +97,7 @@ def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str 
     example = without_truncation(task).read(value, where="the input")
     if isinstance(task, ClassifyImage):
         batch = task.collate([example], seeds=[()], where=[]).to(bundle.device)
-        inputs, sequence = dict(batch.inputs), _patches(bundle, task, example["pixels"])
+        inputs, sequence = dict(batch.inputs), _patches(bundle, task, value)
     else:
         assert isinstance(task, Classify)
         inputs = one_row(bundle, example["ids"].tolist())
@@ -113,7 +113,7 @@ def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str 
     return PreparedInput(inputs, {"text": sequence}, read_output)
 
 
-def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence:
+def _patches(bundle: Bundle, task: ClassifyImage, value: Any) -> story.Sequence:
     from PIL import Image
 
     config = bundle.config.embedding  # type: ignore[union-attr]
@@ -122,6 +122,7 @@ def _patches(bundle: Bundle, task: ClassifyImage, pixels: Any) -> story.Sequence
     patches = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
     png = io.BytesIO()
     shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
+    pixels = task.image_processor.pixels(value, where="the input")
     Image.fromarray(pixels.reshape(shape)).save(png, "PNG")
     picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide)
     return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *patches], picture)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 
@@ -48,6 +49,26 @@ def open_image(source: Any, *, where: str = "image") -> Image:
         raise DataError(f"{where}: not a picture, or a damaged one ({error})") from error
     deep = rotated.mode == "F" or rotated.mode.startswith("I")  # more than eight bits a colour
     return _from_array(np.asarray(rotated), where=where) if deep else rotated
+
+
+def stored_image(source: Any, *, where: str = "image") -> bytes | NDArray[np.uint8]:
+    """What a store of examples keeps of a picture: a file's bytes as they are (decoded once, to find damage now and not
+    during training), or the (height, width, channel) array of a picture that is not encoded."""
+    from PIL import Image
+
+    if isinstance(source, np.ndarray | Image.Image):
+        picture = open_image(source, where=where)
+        values = np.asarray(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"))
+        return values.reshape(*values.shape[:2], -1)
+    open_image(source, where=where)
+    return read_bytes(source) if isinstance(source, Path) else bytes(source)
+
+
+def png_bytes(values: NDArray[np.uint8]) -> bytes:
+    """The array as an encoded picture, without loss."""
+    out = io.BytesIO()
+    open_image(values).save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 def read_bytes(path: Path) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,12 +25,14 @@ from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.encoder import Encoder
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
+from headway.preprocess.image import stored_image
 from headway.preprocess.image_processor import ImageProcessor
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import Classification
 from headway.tasks.task import Example
 
+THREADED_BYTES = 1 << 13  # mean size of files from which decoding is worth a thread
 MEASURED = 1000  # pictures that mean and deviation are taken from
 
 
@@ -99,16 +103,22 @@ class ClassifyImage(Classification):
         return Path(text)
 
     def read(self, value: Any, *, where: str) -> Example:
-        return {"pixels": self._pixels(value, where=where).reshape(-1)}
+        """The picture as it is stored: encoded if it came from a file. It is decoded when batched."""
+        return {"image": stored_image(value, where=where)}
 
     def _pixels(self, value: Any, *, where: str) -> np.ndarray:
         return self.image_processor.pixels(value, where=where)
 
+    def _decode(self, images: Sequence[bytes | np.ndarray], where: Sequence[str]) -> list[np.ndarray]:
+        """Pixels of each picture. Larger files are decoded by several threads, as Pillow releases the GIL."""
+        names = where or ["image"] * len(images)
+        workers = min(len(images), os.cpu_count() or 1)
+        if workers == 1 or sum(map(len, images)) < THREADED_BYTES * len(images):
+            return [self._pixels(image, where=name) for image, name in zip(images, names, strict=True)]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(lambda image, name: self._pixels(image, where=name), images, names))
+
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        processor = self.image_processor
-        assert processor.output_size is not None
-        pixels = np.stack([example["pixels"] for example in examples]).reshape(
-            -1, *processor.output_size, self.channels
-        )
-        inputs = {"inputs": torch.from_numpy(processor.normalize(pixels))}  # (batch, channel, height, width)
+        pixels = np.stack(self._decode([example["image"] for example in examples], where))
+        inputs = {"inputs": torch.from_numpy(self.image_processor.normalize(pixels))}  # (batch, channel, height, width)
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)

@@ -31,7 +31,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.validation import from_dict
 
-Example = dict[str, np.ndarray]
+Example = dict[str, Any]  # arrays of any rank, and bytes: what a store takes
 PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options
 IGNORE = -100  # a target that is not asked for
 MAX_OPTION = 10**9  # an option's number is smaller
@@ -94,7 +94,9 @@ class Task(ABC):
 
     def length(self, example: Example) -> int:
         """What padding depends on."""
-        return max(len(value) for value in example.values())
+        return max(
+            (len(value) for value in example.values() if isinstance(value, np.ndarray) and value.ndim), default=1
+        )
 
     def example_count(self, examples: list[Example]) -> float:
         """As how many examples training sees these."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import clip_grads_with_norm_
 
 from headway.errors import TrainingError
 from headway.memory import keep_freed_memory
@@ -38,7 +37,7 @@ from headway.training.schedule import Schedule
 from headway.training.settings import Settings
 from headway.training.signals import Interrupt, catch_signals
 from headway.training.state import lock_folder, remove_partial, save_state, states
-from headway.training.step import Stepper
+from headway.training.step import Gradients, Stepper, clip_gradients, gradients_of
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 
@@ -217,14 +216,7 @@ class Run:
         spike = self.spike_filter.check(gradients.norm_value) if gradients.usable else None
         gradients.usable = gradients.usable and spike is None
         if gradients.usable:
-            if self.settings.clip:
-                clip_grads_with_norm_(
-                    self.replica.trained.parameters(), self.settings.clip, gradients.norm, foreach=True
-                )
-            self.optimizers.scale_lr(status.factor)
-            self.optimizers.step()
-            if self.ema is not None:
-                self.ema.update()
+            self.update(gradients)
         self.running.add(gradients)
         status.step += 1
         status.position += 1
@@ -235,6 +227,15 @@ class Run:
             self.warn(f"step {status.step} was skipped: {spike}; batch: {format_locations(gradients.where)}")
         if status.step % self.settings.log_every == 0:
             self.log()
+
+    def update(self, gradients: Gradients) -> None:
+        """Clip the gradients, step the optimisers, update the EMA. Reads nothing back from the device."""
+        if self.settings.clip:
+            clip_gradients(gradients_of(self.replica.trained), gradients.norm, self.settings.clip)
+        self.optimizers.scale_lr(self.status.factor)
+        self.optimizers.step()
+        if self.ema is not None:
+            self.ema.update()
 
     def log(self) -> None:
         status = self.status

@@ -22,6 +22,7 @@ Named = list[tuple[str, nn.Parameter]]
 ROLES: tuple[Role, ...] = ("matrix", "weight", "plain")
 STATE_KEYS = {"muon": ("momentum",), **dict.fromkeys(("adamw", "adam"), ("step", "exp_avg", "exp_avg_sq"))}
 BETAS = {"muon": (0.9, 0.95), "adamw": (0.9, 0.95), "adam": (0.9, 0.98)}
+FUSED = ("cpu", "cuda", "mps", "xpu")  # devices with a fused kernel
 EPS = {"muon": 1e-8, "adamw": 1e-8, "adam": 1e-9}
 
 
@@ -190,7 +191,6 @@ def build_optimizers(
 
 def _adam(make: type[Adam] | type[AdamW], groups: list[dict[str, Any]], **options: Any) -> Optimizer:
     """Use the fused kernel where the device has one: a loop over parameters is many times slower on a CPU."""
-    try:
-        return make([dict(group) for group in groups], **options, fused=True)
-    except RuntimeError:  # raised by the constructor if a device or dtype has no fused kernel
-        return make(groups, **options)
+    parameters = [parameter for group in groups for _, parameter in group["params"]]
+    fused = all(parameter.device.type in FUSED and parameter.is_floating_point() for parameter in parameters)
+    return make(groups, **options, fused=fused or None)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
@@ -85,9 +84,9 @@ class Stepper:
         """Compute `.grad` for one effective batch. When out of memory, halve the micro-batches and repeat the step."""
         random_state = rng.capture()
         while True:
-            batches, count, rows = self._collate(indices, epoch)
+            batches, count, rows = self.collate(indices, epoch)
             try:
-                gradients = self._backward(batches, count=count, rows=rows)
+                gradients = self.forward_backward(batches, count=count, rows=rows)
                 break
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
@@ -109,7 +108,8 @@ class Stepper:
         gradients.usable = finite
         return gradients
 
-    def _collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:
+    def collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:
+        """This rank's micro-batches of an effective batch, and the number of predictions and rows of all ranks."""
         share = indices[self.world.rank :: self.world.size]
         pieces = [piece for piece in np.array_split(share, self.accumulate) if len(piece)]
         batches = [self.source.load(piece, epoch) for piece in pieces]
@@ -123,7 +123,8 @@ class Stepper:
             batches.append(Batch(inputs=spare.inputs, targets=spare.targets, count=0, where=[]))
         return batches, int(count), int(rows)
 
-    def _backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
+    def forward_backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
+        """Forward and backward passes of the micro-batches. Reads nothing back from the device."""
         total = torch.zeros((), device=self.device)
         parts: dict[str, Tensor] = {}
         weight = self._weight(count)
@@ -136,10 +137,10 @@ class Stepper:
                 total += loss.total.detach()
                 for name, part in loss.parts.items():
                     parts[name] = part.detach() + parts.get(name, 0.0)
-        grads = [parameter.grad for parameter in self.replica.trained.parameters() if parameter.grad is not None]
+        grads = gradients_of(self.replica.trained)
         if self.factor != 1:
             torch._foreach_div_(grads, self.factor)
-        norm = self.replica.full_tensor(get_total_norm(grads, foreach=True))
+        norm = self.replica.full_tensor(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
         where = [place for batch in batches for place in batch.where]
         return Gradients(total=total, parts=parts, count=count, rows=rows, norm=norm, where=where)
 
@@ -197,6 +198,15 @@ class Stepper:
             f"batch: {format_locations(dump.batch.where)}. "
             f"The weights were not updated: lower lr or check these lines; {saved}"
         )
+
+
+def gradients_of(model: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def clip_gradients(grads: list[Tensor], norm: Tensor, limit: float) -> None:
+    """Scale gradients, in place, so that their total norm is at most `limit`."""
+    torch._foreach_mul_(grads, torch.clamp(limit / (norm + 1e-6), max=1.0))
 
 
 def _read_split(path: Path) -> int:

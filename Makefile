@@ -80,8 +80,8 @@ bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nan
 	$(RUN) -m benchmarks.startup
 
 bench-peers: install  ## what `make bench` compares with, besides the developer tools
-	$(PIP_INSTALL) accelerate bertviz sentence-transformers ctranslate2 gguf
-	-$(PIP_INSTALL) llama-cpp-python  # built here, where there is a C++ compiler; without it its lines are left out
+	$(PIP_INSTALL) accelerate sentence-transformers ctranslate2 gguf xllamacpp ipython
+	$(PIP_INSTALL) --no-deps bertviz  # requires boto3, which it does not import here and which needs an older dateutil
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -1,5 +1,4 @@
-"""The models that peers are compared on: published shapes with random weights, written as Hugging Face folders. What
-the weights say makes no difference to how long they take."""
+"""The models that peers are compared on: published shapes with random weights, saved as Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ MARIAN_61M = {
 
 
 @contextmanager
-def written(make: Callable[[Path], Made]) -> Iterator[tuple[Path, Made]]:
-    """(folder, model): what a comparison begins with. The folder is gone afterwards."""
+def saved_model(make: Callable[[Path], Made]) -> Iterator[tuple[Path, Made]]:
+    """Yields (folder, model); the folder is deleted afterwards."""
     use_threads()
     with tempfile.TemporaryDirectory() as made:
         yield Path(made), make(Path(made))

@@ -1,5 +1,8 @@
-"""The same weights in the peers' own formats, ready to run: GGUF for llama.cpp, a spec for CTranslate2. A peer that is
-not installed is left out, with a line that says so."""
+"""Peers with the same weights: llama.cpp (GGUF files, run by xllamacpp) and CTranslate2. A peer that is not installed
+is left out, with a message.
+
+The llama.cpp wheel is built for AVX2; on a processor with AVX-512, a build from source can be faster.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ GGUF_BLOCK = {
 
 
 def write_gguf(model: transformers.LlamaForCausalLM, path: Path, *, quantised: bool) -> None:
-    """Q8_0 or f32. The rotary pairs are left where they are: random heads do not mind which numbers turn together."""
+    """Writes Q8_0 or f32. Query and key rows keep their order, not GGUF's rotary layout: the weights are random."""
     import gguf
 
     config = model.config
@@ -78,23 +81,41 @@ def installed(peer: str, *modules: str) -> bool:
     return not missing
 
 
-def llama_cpp_peers(model: transformers.LlamaForCausalLM, folder: Path, *, context: int) -> dict[str, Any]:
-    if not installed("llama.cpp", "llama_cpp", "gguf"):
-        return {}
-    from llama_cpp import Llama
+class LlamaCpp:
+    """A llama.cpp server in this process, for one request at a time."""
 
-    threads, peers = torch.get_num_threads(), {}
+    def __init__(self, path: Path, *, context: int) -> None:
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx, params.n_batch, params.n_parallel, params.n_gpu_layers = context + 8, 512, 1, 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()
+        params.cache_ram_mib = 0  # no prompt cache
+        params.verbosity = -1
+        self.server = xllamacpp.Server(params)
+
+    def generate(self, prompt: list[int], new: int) -> None:
+        """Greedy decoding of `new` tokens; the prompt is always read in full."""
+        request = {"prompt": prompt, "n_predict": new, "temperature": 0.0, "ignore_eos": True, "cache_prompt": False}
+        usage = self.server.handle_completions(request)["usage"]
+        assert usage["completion_tokens"] == new and usage["prompt_tokens"] == len(prompt), usage
+        assert usage["prompt_tokens_details"]["cached_tokens"] == 0, usage
+
+
+def llama_cpp_peers(model: transformers.LlamaForCausalLM, folder: Path, *, context: int) -> dict[str, LlamaCpp]:
+    if not installed("llama.cpp", "xllamacpp", "gguf"):
+        return {}
+    peers = {}
     for name, quantised in {"llama.cpp f32": False, "llama.cpp Q8_0": True}.items():
         path = folder / f"{name}.gguf"
         write_gguf(model, path, quantised=quantised)
-        peers[name] = Llama(
-            str(path), n_ctx=context + 8, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False
-        )
+        peers[name] = LlamaCpp(path, context=context)
     return peers
 
 
 class _Words:
-    """As much of a tokenizer as CTranslate2's converter asks for: token i is written "ti", the last one is padding."""
+    """The part of a tokenizer that CTranslate2's converter uses: token i is "ti", the last one is padding."""
 
     eos_token, unk_token, bos_token, pad_token = "t0", "t1", "t2", "<pad>"
 
@@ -116,12 +137,12 @@ def ctranslate2_peers(model: transformers.PreTrainedModel, folder: Path, *names:
     import ctranslate2
     from ctranslate2.converters.transformers import LlamaLoader, MarianMTLoader
 
-    writes = isinstance(model, transformers.LlamaForCausalLM)
-    loader, kind = (LlamaLoader, ctranslate2.Generator) if writes else (MarianMTLoader, ctranslate2.Translator)
+    generates = isinstance(model, transformers.LlamaForCausalLM)
+    loader, kind = (LlamaLoader, ctranslate2.Generator) if generates else (MarianMTLoader, ctranslate2.Translator)
     peers = {}
     for name in names:
         stored = CTRANSLATE2[name]
-        spec = loader()(copy.deepcopy(model), _Words(model.config.vocab_size))  # it takes what it is given apart
+        spec = loader()(copy.deepcopy(model), _Words(model.config.vocab_size))  # the loader changes the model
         spec.validate()
         spec.optimize(quantization=None if stored == "float32" else stored)
         (folder / name).mkdir()

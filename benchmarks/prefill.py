@@ -1,4 +1,4 @@
-"""Reading a prompt of 512 tokens until the first token is known, against transformers and llama.cpp (f32 and Q8_0): the
+"""Prefill of 512 tokens, up to the first new token, against transformers and llama.cpp (f32 and Q8_0): the
 same 134M weights of LLaMA's shape, interleaved, two threads for all.
 
     python -m benchmarks.prefill [--weights int8]
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 import headway
-from benchmarks.models import VOCAB, llama_134m, written
+from benchmarks.models import VOCAB, llama_134m, saved_model
 from benchmarks.peers import llama_cpp_peers
 from benchmarks.timing import interleaved, row
 from headway.engine.measure import flop_speed, read_flops
@@ -24,10 +23,10 @@ from headway.generation import GenerationSettings, generate
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--weights", help="of headway: int8, bf16, …; default: fp32")
+    parser.add_argument("--weights", help="headway's weight format: int8, bf16, …; default: fp32")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    with written(llama_134m) as (folder, reference):
+    with saved_model(llama_134m) as (folder, reference):
         ours = headway.load(folder, weights=options.weights)
         ids = torch.randint(VOCAB, (options.tokens,)).tolist()
         one = GenerationSettings(max_new_tokens=1)
@@ -36,7 +35,7 @@ def main() -> None:
             "headway": lambda: generate(ours.model, [ids], one),  # type: ignore[arg-type]
         }
         peers = llama_cpp_peers(reference, folder, context=options.tokens)
-        jobs |= {name: lambda p=peer: read(p, ids) for name, peer in peers.items()}
+        jobs |= {name: lambda p=peer: p.generate(ids, 1) for name, peer in peers.items()}
         times = interleaved(jobs, repeats=options.repeats, warmup=1)
     ratios = []
     for name in jobs:
@@ -49,11 +48,6 @@ def main() -> None:
     print(f"headway {options.tokens / min(times['headway']):.0f} tokens/s, {done / 1e9:.0f} GFLOP/s = "
           f"{done / limit:.0%} of the fp32 product's {limit / 1e9:.0f}")  # fmt: skip
     print(f"ratio {', '.join(ratios)}")
-
-
-def read(peer: Any, ids: list[int]) -> None:
-    peer.reset()
-    peer.eval(ids)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import headway
-from benchmarks.models import llama_134m, written
+from benchmarks.models import llama_134m, saved_model
 from benchmarks.timing import interleaved, row, use_threads
 from headway.generation import GenerationSettings, generate
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     if options.model is None:
-        with written(llama_134m) as (folder, _):
+        with saved_model(llama_134m) as (folder, _):
             bundle = headway.load(folder, weights=options.weights)
     else:
         use_threads()

@@ -1,4 +1,4 @@
-"""Interleaved timing: peers take turns, so that a noisy moment hits all of them."""
+"""Interleaved timing: peers run in turn, so that noise affects all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def use_threads() -> None:
-    """Two for everybody, unless OMP_NUM_THREADS says otherwise."""
+    """Two threads for all peers, or OMP_NUM_THREADS."""
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
@@ -20,10 +20,10 @@ def interleaved(jobs: dict[str, Callable[[], object]], *, repeats: int, warmup: 
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(warmup + repeats):
         for name, job in jobs.items():
-            began = time.perf_counter()
+            start = time.perf_counter()
             job()
             if turn >= warmup:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(time.perf_counter() - start)
     return times
 
 

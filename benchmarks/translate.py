@@ -18,7 +18,7 @@ import torch
 import transformers
 
 import headway
-from benchmarks.models import VOCAB, marian_61m, written
+from benchmarks.models import VOCAB, marian_61m, saved_model
 from benchmarks.peers import CTRANSLATE2, ctranslate2_peers, word
 from benchmarks.timing import interleaved, row, use_threads
 from headway.generation import GenerationSettings, generate
@@ -61,7 +61,7 @@ def main() -> None:
 def measured(name: str, weights: str | None) -> dict[str, list[float]]:
     """Seconds of each time, by setting; nothing of a peer that is not installed."""
     use_threads()
-    with written(marian_61m) as (folder, reference):
+    with saved_model(marian_61m) as (folder, reference):
         write: Any = reference_writes
         model: Any = reference
         if name == OURS:

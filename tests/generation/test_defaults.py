@@ -10,6 +10,7 @@ import torch
 import headway
 from headway.errors import ConfigError
 from headway.generation.defaults import FILE, GenerationDefaults, read_defaults
+from headway.jobs.chat import Conversation
 from headway.preprocess.text import Tokenizer
 
 TEXTS = ["one two three", "a rather longer sentence than the first one", "four"]
@@ -148,6 +149,20 @@ def test_sampling_keys(tmp_path: Path) -> None:
     assert len(answers) > 1
     assert len({bundle(TEXTS[0], seed=seed, max_new_tokens=8, temperature=0.0) for seed in range(3)}) == 1
     assert bundle(TEXTS[0], beams=3, max_new_tokens=8)  # explicit beams turn sampling off
+
+
+def test_evaluate_and_chat_follow_the_file(tmp_path: Path) -> None:
+    folder = published(tmp_path / "model", *ENCODER_DECODERS[0])
+    bundle = headway.load(folder)
+    answers = [bundle(text) for text in TEXTS]
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{text}\t{answer}\n" for text, answer in zip(TEXTS, answers, strict=True))
+    )
+    assert headway.evaluate(folder, tmp_path / "pairs.tsv")["exact"] == 1.0
+    chatting = {"do_sample": False, "max_new_tokens": 6, "num_beams": 2, "eos_token_id": [2, 50], "max_length": 9}
+    conversation = Conversation(headway.load(published(tmp_path / "chat", "llama", chatting)), tell=lambda _: None)
+    settings = conversation.settings
+    assert (settings.temperature, settings.beams, set(settings.eos_ids)) == (0.0, 1, {2, 50})
 
 
 def test_the_context_limits_the_lengths_of_a_file(tmp_path: Path) -> None:

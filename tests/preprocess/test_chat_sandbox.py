@@ -1,16 +1,16 @@
-"""Hostile chat templates (TRUST 27): they reach nothing, and end in time."""
+"""Hostile chat templates (TRUST 27): they cannot leave the sandbox, and are stopped in time."""
 
 import pytest
 
 from headway.errors import HeadwayError
 from headway.preprocess.chat import render
 
-NAMES = {"messages": [{"role": "user", "content": "secret"}], "bos_token": "<s>"}
+VARIABLES = {"messages": [{"role": "user", "content": "secret"}], "bos_token": "<s>"}
 
 
-def test_a_harmless_one_is_rendered():
+def test_a_valid_template_is_rendered():
     """Control."""
-    assert render("{% for m in messages %}{{ m.content | upper }}{% endfor %}", NAMES) == "SECRET"
+    assert render("{% for m in messages %}{{ m.content | upper }}{% endfor %}", VARIABLES) == "SECRET"
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_a_harmless_one_is_rendered():
         "{% for %}",
     ],
 )
-def test_trust_27_nothing_outside_is_reached(template):
-    """Refused by name; or, where Jinja makes nothing of what is forbidden, there is nothing in the text."""
+def test_trust_27_a_template_cannot_leave_the_sandbox(template):
+    """An error that names the template; or, where Jinja ignores what is forbidden, an empty result."""
     try:
-        text = render(template, NAMES)
+        text = render(template, VARIABLES)
     except HeadwayError as error:
         assert "chat template" in str(error)
     else:
@@ -58,9 +58,9 @@ def test_trust_27_nothing_outside_is_reached(template):
     ],
     ids=["loops", "calls", "text"],
 )
-def test_trust_27_endless_ones_are_ended(template):
+def test_trust_27_a_slow_template_is_stopped(template):
     with pytest.raises(HeadwayError, match="chat template was not rendered within 1 s"):
-        render(template, NAMES, seconds=1)
+        render(template, VARIABLES, seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_trust_27_endless_ones_are_ended(template):
     ],
     ids=["times", "percent", "format", "center", "doubling", "long"],
 )
-def test_trust_27_great_ones_are_refused(template):
+def test_trust_27_large_output_is_refused(template):
     with pytest.raises(HeadwayError, match="chat template"):
-        render(template, NAMES)
+        render(template, VARIABLES)

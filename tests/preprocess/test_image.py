@@ -40,7 +40,7 @@ def test_rows_columns_and_channels_keep_their_order(tmp_path):
     assert found[7, 0].tolist() == list(RED) and found[0, 7].tolist() == list(GREEN)
 
 
-def test_a_picture_is_stretched():
+def test_a_picture_is_resized_without_keeping_its_proportions():
     found = pixels(half_and_half(size=(20, 6)), side=8)
     assert found.shape == (8, 8, 3) and near(found[3, 0], RED) and near(found[3, 7], GREEN)
 
@@ -52,7 +52,7 @@ def test_grey_is_one_channel_or_three():
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("CMYK", "jpg"), ("P", "gif"), ("RGBA", "png"), ("RGB", "webp")])
-def test_every_mode_comes_out_in_rgb(tmp_path, mode, suffix):
+def test_every_mode_is_converted_to_rgb(tmp_path, mode, suffix):
     path = tmp_path / f"a.{suffix}"
     half_and_half(mode, (32, 32)).save(path)
     found = pixels(path, side=32)
@@ -65,7 +65,7 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     assert pixels(tmp_path / "deep.png", side=2)[..., 0].tolist() == [[0, 100], [200, 255]]
 
 
-def test_a_rotated_photo_is_set_upright(tmp_path):
+def test_a_photo_is_rotated_as_its_exif_tag_says(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # stored a quarter turn to the left
     half_and_half(size=(32, 32)).save(tmp_path / "turned.jpg", exif=exif, quality=95)
@@ -73,7 +73,7 @@ def test_a_rotated_photo_is_set_upright(tmp_path):
     assert near(found[2, 16], RED) and near(found[29, 16], GREEN)  # left of the file is now the top
 
 
-def test_of_an_animation_the_first_frame(tmp_path):
+def test_the_first_frame_of_an_animation_is_read(tmp_path):
     frames = [Image.new("RGB", (4, 4), colour) for colour in (RED, GREEN)]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
     assert near(pixels(tmp_path / "a.gif", side=4)[0, 0], RED)
@@ -92,7 +92,7 @@ def test_a_damaged_file_is_named(tmp_path, content):
         pixels(content, side=8, where="input 3")
 
 
-def test_a_missing_file_and_a_mere_string_open_nothing(tmp_path):
+def test_a_missing_file_and_a_string_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"gone\.png: no such file"):
         pixels(tmp_path / "gone.png", side=8)
     half_and_half().save(tmp_path / "there.png")
@@ -100,7 +100,7 @@ def test_a_missing_file_and_a_mere_string_open_nothing(tmp_path):
         pixels(str(tmp_path / "there.png"), side=8)
 
 
-def test_too_many_pixels_are_refused_before_they_are_unpacked(monkeypatch):
+def test_too_many_pixels_are_refused_before_decoding(monkeypatch):
     monkeypatch.setattr(image, "MAX_PIXELS", 63)
     packed = io.BytesIO()
     half_and_half().save(packed, "png")
@@ -118,6 +118,6 @@ def test_too_many_pixels_are_refused_before_they_are_unpacked(monkeypatch):
         np.full((4, 4), 1 << 20),
     ],
 )
-def test_arrays_that_are_no_picture(values):
+def test_invalid_arrays_are_refused(values):
     with pytest.raises(DataError, match="photo 1: "):
         pixels(values, side=8, where="photo 1")

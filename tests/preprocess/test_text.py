@@ -40,7 +40,7 @@ BPE = trained("bpe")
 
 @given(any_text)
 @settings(max_examples=200, deadline=None)
-def test_bpe_gives_any_text_back(text: str) -> None:
+def test_bpe_round_trips_any_text(text: str) -> None:
     ids = BPE.encode(text)
     assert BPE.decode(ids) == text
     assert BPE.unk_id is None
@@ -58,7 +58,7 @@ def test_special_tokens_never_come_from_text(text: str) -> None:
 WITH_EXTRA = trained("bpe", special=["<|user|>"])
 
 
-def test_special_in_text_is_the_negative_control() -> None:
+def test_special_in_text_recognises_control_tokens() -> None:
     ids = WITH_EXTRA.encode("<|user|>hi</s>", special=False, special_in_text=True)
     assert ids[0] == WITH_EXTRA.id("<|user|>") and ids[-1] == WITH_EXTRA.eos_id
 
@@ -119,7 +119,7 @@ def test_char_is_one_id_a_character(tokenizers: dict[str, Tokenizer]) -> None:
     assert len(small) == 6 and small.id("c") is None and small.id("b") is not None
 
 
-def test_wordpiece_knows_every_letter_it_has_seen(tokenizers: dict[str, Tokenizer]) -> None:
+def test_wordpiece_has_every_letter_of_its_training_text(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["wordpiece"]
     ids = tokenizer.encode("fox needles")
     assert (ids[0], ids[-1]) == (tokenizer.cls_id, tokenizer.sep_id) and tokenizer.unk_id not in ids
@@ -192,7 +192,7 @@ def test_offsets_count_characters_not_bytes() -> None:
     assert max(ends) == len(text)
 
 
-def test_readable_tokens_have_no_mess() -> None:
+def test_tokens_are_readable() -> None:
     assert "".join(BPE.tokens(BPE.encode("a fox", special=False))) == "a fox"
     assert BPE.tokens(BPE.encode("日", special=False)) == ["\\xe6", "\\x97", "\\xa5"]
     assert BPE.tokens([BPE.bos_id or 0]) == ["<s>"]
@@ -215,7 +215,7 @@ def test_stream_never_shows_a_broken_character(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stream_is_prompt_and_skips_specials(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+def test_stream_returns_text_at_once_and_skips_special_tokens(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
     specials = [i for i in sorted(tokenizer.special_ids) if i != tokenizer.unk_id]
     ids = [*specials, *tokenizer.encode("the fox", special=False), *specials, *tokenizer.encode("needs", special=False)]
@@ -265,7 +265,7 @@ def test_vocab_json_and_merges_folder_agrees_with_transformers(
     assert ours.mask_id == (4 if model_type == "roberta" else None)
 
 
-def test_settings_in_the_file_cut_nothing(tmp_path: Path) -> None:
+def test_truncation_and_padding_in_the_file_are_ignored(tmp_path: Path) -> None:
     backend = Backend.from_str(BPE._full.to_str())
     backend.enable_truncation(4)
     backend.enable_padding(length=64)
@@ -288,7 +288,7 @@ def test_roles_come_from_config_ids_and_are_overruled_by_names(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["spiece.model", "source.spm"])
-def test_sentencepiece_only_says_what_to_do(tmp_path: Path, name: str) -> None:
+def test_a_sentencepiece_model_alone_says_how_to_convert_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x0a\x00")
     with pytest.raises(CheckpointError, match=f"{name}.*tokenizer.json.*save_pretrained"):
         Tokenizer.load(tmp_path)

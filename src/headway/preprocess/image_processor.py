@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError
 from headway.preprocess.image import open_image
+from headway.validation import Check, between, from_dict
 
 NAME = "preprocessor_config.json"
 MAX_SIDE = 100_000  # pixels
@@ -46,10 +47,39 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "image_std": CLIP[1],
     },
 }
-KNOWN = (
-    "do_resize", "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize",
-    "image_mean", "image_std",
-)  # fmt: skip
+Side = Annotated[int, between(1, MAX_SIDE)]
+Real = Annotated[float, Check("a finite number", math.isfinite)]
+NotZero = Annotated[float, Check("a finite number other than 0", lambda value: math.isfinite(value) and value != 0)]
+
+
+@dataclass(frozen=True)
+class _Rectangle:
+    height: Side
+    width: Side
+
+
+@dataclass(frozen=True)
+class _ShortestEdge:
+    shortest_edge: Side
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """The keys of the file that are read."""
+
+    do_resize: bool = True
+    size: _Rectangle | _ShortestEdge
+    resample: Annotated[int, between(NEAREST, HAMMING)]
+    do_center_crop: bool = False
+    crop_size: _Rectangle | None = None
+    do_rescale: bool = True
+    rescale_factor: Real = 1 / 255
+    do_normalize: bool = True
+    image_mean: tuple[Real, ...] | Real
+    image_std: tuple[NotZero, ...] | NotZero
+
+
+KNOWN = tuple(field.name for field in fields(_File))
 IGNORED = (  # these name a class or an array type, or are always done (a picture is converted to the model's channels)
     "image_processor_type", "feature_extractor_type", "processor_class", "_processor_class", "_valid_processor_keys",
     "transformers_version", "do_convert_rgb", "default_to_square", "data_format", "input_data_format",
@@ -120,20 +150,21 @@ class ImageProcessor:
         unknown = [key for key in data if key not in KNOWN + IGNORED and data[key] not in (None, False)]
         if unknown:
             raise ConfigError(f"{name}: {unknown[0]} is {data[unknown[0]]!r}, which Headway does not do to a picture")
-        got = _Keys({**DEFAULTS[kind], **{key: data[key] for key in KNOWN if data.get(key) is not None}}, name)
-        size = got.sides("size", square=kind != "CLIP") if got.flag("do_resize", True) else {}
-        crop = got.sides("crop_size", square=True) if got.flag("do_center_crop", False) else {}
-        if crop and "height" not in crop:
-            raise ConfigError(f"{name}: crop_size is {crop}: it must have height and width")
-        normal = got.flag("do_normalize", True)
+        stated = {**DEFAULTS[kind], **{key: data[key] for key in KNOWN if data.get(key) is not None}}
+        stated["size"] = _sides(stated["size"], square=kind != "CLIP")
+        stated["crop_size"] = _sides(stated.get("crop_size"), square=True)
+        file: _File = from_dict(_File, stated, path=name)
+        if file.do_center_crop and file.crop_size is None:
+            raise ConfigError(f"{name}: do_center_crop is true, but there is no crop_size")
+        size, crop = file.size if file.do_resize else None, file.crop_size if file.do_center_crop else None
         return cls(
-            size=(size["height"], size["width"]) if "height" in size else None,
-            shortest_edge=size.get("shortest_edge"),
-            resample=got.whole("resample", most=HAMMING),
-            crop_size=(crop["height"], crop["width"]) if crop else None,
-            rescale_factor=got.real("rescale_factor", 1 / 255) if got.flag("do_rescale", True) else None,
-            mean=got.channel_values("image_mean", channels) if normal else None,
-            std=got.channel_values("image_std", channels) if normal else None,
+            size=(size.height, size.width) if isinstance(size, _Rectangle) else None,
+            shortest_edge=size.shortest_edge if isinstance(size, _ShortestEdge) else None,
+            resample=file.resample,
+            crop_size=None if crop is None else (crop.height, crop.width),
+            rescale_factor=file.rescale_factor if file.do_rescale else None,
+            mean=_per_channel(file.image_mean, channels, f"{name}.image_mean") if file.do_normalize else None,
+            std=_per_channel(file.image_std, channels, f"{name}.image_std") if file.do_normalize else None,
             channels=channels,
         )
 
@@ -193,51 +224,16 @@ def _kind(data: Mapping[str, Any], name: str) -> str:
     return kind[1]
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """The file's values, checked by name."""
-
-    values: Mapping[str, Any]
-    name: str
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.values.get(key, default)
-        return value if isinstance(value, bool) else self._refuse(key, "true or false")
-
-    def whole(self, key: str, *, most: int) -> int:
-        value = self.values[key]
-        return value if type(value) is int and 0 <= value <= most else self._refuse(key, f"a whole number to {most}")
-
-    def real(self, key: str, default: float) -> float:
-        value = self.values.get(key, default)
-        return float(value) if _number(value) else self._refuse(key, "a number")
-
-    def channel_values(self, key: str, channels: int) -> tuple[float, ...]:
-        """One number a channel; one number alone is for all of them."""
-        value = self.values.get(key)
-        values = [value] * channels if _number(value) else value
-        if not isinstance(values, list | tuple) or len(values) != channels or not all(map(_number, values)):
-            self._refuse(key, f"{channels} numbers")
-        if key == "image_std" and not all(values):
-            self._refuse(key, "numbers other than 0")
-        return tuple(float(each) for each in values)
-
-    def sides(self, key: str, *, square: bool) -> dict[str, int]:
-        """{height, width} or {shortest_edge}. Old files have one number: of both sides, or of the shorter one."""
-        value = self.values.get(key)
-        if type(value) is int:
-            value = {"height": value, "width": value} if square else {"shortest_edge": value}
-        if isinstance(value, list | tuple) and len(value) == 2:
-            value = dict(zip(("height", "width"), value, strict=True))
-        sides = dict(value) if isinstance(value, Mapping) else {}
-        known = set(sides) in ({"height", "width"}, {"shortest_edge"})
-        if not known or not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides.values()):
-            self._refuse(key, f"height and width, or shortest_edge, from 1 to {MAX_SIDE}")
-        return sides
-
-    def _refuse(self, key: str, expected: str) -> NoReturn:
-        raise ConfigError(f"{self.name}: {key} is {self.values.get(key)!r}, expected {expected}")
+def _sides(value: Any, *, square: bool) -> Any:
+    """Old files have one number: of both sides, or of the shorter one."""
+    if type(value) is not int:
+        return value
+    return {"height": value, "width": value} if square else {"shortest_edge": value}
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _per_channel(values: tuple[float, ...] | float, channels: int, name: str) -> tuple[float, ...]:
+    """One number a channel; one number alone is for all of them."""
+    found = values if isinstance(values, tuple) else (values,) * channels
+    if len(found) != channels:
+        raise ConfigError(f"{name}: expected {channels} numbers, one a channel, got {len(found)}")
+    return found

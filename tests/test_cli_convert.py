@@ -1,22 +1,14 @@
 """The commands `convert` and `bench`."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import headway
 from support.parity import Case, make_pair
 from support.writers import LLAMA, MARIAN
 
 BERT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 60}
-
-
-def headway(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "headway", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
 
 
 def test_a_model_is_converted_told_about_and_run(tmp_path: Path) -> None:

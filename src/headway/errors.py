@@ -31,9 +31,10 @@ class InputError(HeadwayError):
 
 
 def closest(name: str, known: Iterable[str], *, n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Up to `n` of the known names that are most like `name`, whatever their case; most like first."""
+    """Up to `n` of the known names that are most like `name`, whatever their case; most like first. A name read from a
+    file may be of any type."""
     folded = {each.casefold(): each for each in known}
-    return [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n, cutoff)]
+    return [folded[each] for each in difflib.get_close_matches(str(name).casefold(), folded, n, cutoff)]
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", n: int = 1, cutoff: float = 0.6) -> str:

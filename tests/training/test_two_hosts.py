@@ -61,6 +61,7 @@ def log(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "training" / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow  # two processes of one host are in tests/jobs/test_ranks.py
 def test_two_hosts_train_what_one_process_does(hosts: list[str], tmp_path: Path) -> None:
     pairs = [f"{a} {b}\t{b} {a}\n" for a in NUMBERS for b in NUMBERS]
     (tmp_path / "mine.tsv").write_text("".join(pairs))

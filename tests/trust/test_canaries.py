@@ -23,6 +23,7 @@ from headway import jobs
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import CheckpointError, ConfigError, HeadwayError
 from headway.jobs.info import about
+from headway.training import loop
 
 SMALL: dict[str, Any] = {
     "model.width": 16, "model.layers": 1, "model.heads": 2, "eval_every": 1, "batch": 8, "save_every": 1, "vocab": 300,
@@ -37,6 +38,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data.write_text(sound("classify", "csv"), encoding="utf-8")
     jobs.train("classify", data, out=folder, steps=2, settings=SMALL)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is resumed once for each of its files; none of them needs the picture."""
+    monkeypatch.setattr(loop, "draw_curves", lambda *_: None)
 
 
 def files_of(folder: Path) -> list[str]:

@@ -17,12 +17,13 @@ from fuzz.targets import TARGETS
 from headway.data.truncation import TruncationCounter
 from headway.errors import DataError
 
-INPUTS = 12_000  # in all, shared out as `make fuzz` does
+INPUTS = {"few": 4_000, "many": 12_000}  # in all, shared out as `make fuzz` does
 
 
+@pytest.mark.parametrize("budget", ["few", pytest.param("many", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_only_errors_of_our_own(target: Target, tmp_path: Path) -> None:
-    inputs = round(INPUTS * target.share / sum(each.share for each in TARGETS))
+def test_only_errors_of_our_own(target: Target, budget: str, tmp_path: Path) -> None:
+    inputs = round(INPUTS[budget] * target.share / sum(each.share for each in TARGETS))
     outcome = fire(target, inputs=max(inputs, 60), seed=1, folder=tmp_path)
     assert not outcome.crashes, "\n".join(crash.trace for crash in outcome.crashes.values())
     assert outcome.read, "a target that is always answered alike is not being tested"

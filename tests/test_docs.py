@@ -55,7 +55,11 @@ def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, 
     monkeypatch.chdir(tmp_path)
     ran = 0
     for kind, text in blocks(page):
-        lines = [line for line in text.splitlines() if line.startswith("headway ") and not PLACEHOLDER.search(line.replace("[MASK]", ""))]
+        lines = [
+            line
+            for line in text.splitlines()
+            if line.startswith("headway ") and not PLACEHOLDER.search(line.replace("[MASK]", ""))
+        ]
         for command in [text] if kind == "python" else lines:
             if kind == "python":
                 exec(compile(command, page, "exec"), {"__name__": "__main__"})

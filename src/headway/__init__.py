@@ -1,4 +1,4 @@
-"""Headway: train, run, look inside and serve transformers of every shape, on your own data."""
+"""Headway: train, run and look inside transformers of every shape, on your own data."""
 
 from __future__ import annotations
 

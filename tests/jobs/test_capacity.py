@@ -87,7 +87,10 @@ def test_memory_is_what_small_runs_take(cases):
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process grows by and sends is read from Linux")
 @pytest.mark.parametrize(
     "cases",
-    [[ALONE[1], SHARDED], pytest.param([ALONE[0], *(case for case in SPREAD if case != SHARDED)], marks=pytest.mark.slow)],
+    [
+        [ALONE[1], SHARDED],
+        pytest.param([ALONE[0], *(case for case in SPREAD if case != SHARDED)], marks=pytest.mark.slow),
+    ],
     ids=["two", "others"],
 )
 def test_processes_grow_and_send_as_planned(cases):

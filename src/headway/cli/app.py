@@ -10,7 +10,7 @@ from headway import __version__
 
 app = typer.Typer(
     name="headway",
-    help="Train, run, look inside and serve transformers of every shape, on your own data.",
+    help="Train, run and look inside transformers of every shape, on your own data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

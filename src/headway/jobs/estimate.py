@@ -1,8 +1,8 @@
 """`plan`: what a training needs of memory, time and network before anything is bought or begun.
 
 The formulas are those of this code's own blocks and optimisers (the modern decoder), counted tensor by tensor;
-docs/distributed.md derives them, and tests hold them to what small runs take. Layouts: a whole copy a GPU (DDP) or everything
-spread over the GPUs (`shard=full`, ZeRO stage 3), each with and without activation checkpointing.
+docs/distributed.md derives them, and tests compare them with small runs. Layouts: DDP or FSDP (`shard=full`, ZeRO
+stage 3), each with and without activation checkpointing.
 """
 
 from __future__ import annotations

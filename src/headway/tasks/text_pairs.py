@@ -21,7 +21,9 @@ Ids = Sequence[int] | np.ndarray
 def text_encoder(model: nn.Module, task: str) -> Encoder:
     """The model itself, or a refusal."""
     if not isinstance(model, Encoder) or not isinstance(model.config.embedding, EmbeddingConfig):
-        raise ConfigError(f"{task} starts from a text encoder (BERT, RoBERTa, DistilBERT, …), not {type(model).__name__}")
+        raise ConfigError(
+            f"{task} starts from a text encoder (BERT, RoBERTa, DistilBERT, …), not {type(model).__name__}"
+        )
     return model
 
 

@@ -1,12 +1,15 @@
 """A published ViT folder, which Headway never trained, classifies pictures as the reference library does."""
 
+import base64
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
+from support.stories import check_numbers
 from support.task_run import SMALL
 from typer.testing import CliRunner
 
@@ -67,6 +70,27 @@ def test_run_and_info_commands(published: Path, photo: Path) -> None:
     assert json.loads(done.stdout)["answer"]["scores"] == pytest.approx(reference(published, photo), abs=1e-5)
     shown = CliRunner().invoke(app, ["info", str(published)])
     assert "pictures    RGB, resized to 24 × 24, mean 0.5 0.5 0.5, deviation 0.5 0.5 0.5" in shown.stdout
+
+
+def test_explain_shows_the_picture_as_the_model_sees_it(published: Path, photo: Path, tmp_path: Path) -> None:
+    from transformers import AutoImageProcessor, AutoModelForImageClassification
+
+    done = CliRunner().invoke(app, ["explain", str(published), str(photo), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    story = headway.explain(published, photo).story
+    read = story.sequences["text"]
+    assert (story.title, story.model.kind, len(read.tokens)) == ("photo.jpg", "vision", 10)
+    assert read.picture is not None and (read.picture.rows, read.picture.columns) == (3, 3)
+    inputs = AutoImageProcessor.from_pretrained(published)(
+        ImageOps.exif_transpose(Image.open(photo)), return_tensors="pt"
+    )
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(read.picture.png))), np.float32) / 255
+    np.testing.assert_allclose((shown.transpose(2, 0, 1) - 0.5) / 0.5, inputs["pixel_values"][0], atol=1e-5)
+    with torch.no_grad():
+        logits = AutoModelForImageClassification.from_pretrained(published)(**inputs).logits[0]
+    found = {one.text: one.logit for one in story.output.rows[0].candidates}
+    assert found == pytest.approx({LABELS[i]: float(logit) for i, logit in enumerate(logits)}, abs=1e-4)
+    assert check_numbers(story) == 2
 
 
 def test_a_saved_copy_is_still_a_published_model(published: Path, photo: Path, tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ def under(subject: Subject, context: AbstractContextManager[None]) -> Tensor:
 
 def parts(subject: Subject) -> list[str]:
     """The names of the first block that has every kind of attention."""
-    prefix, part = output_part(subject.model)
-    block = part.stack.blocks[0]
-    return [f"{prefix}stack.blocks.0.{kind}" for kind in ("attention", "cross") if getattr(block, kind) is not None]
+    part = output_part(subject.model)
+    block = part.model.stack.blocks[0]
+    return [
+        f"{part.prefix}stack.blocks.0.{kind}" for kind in ("attention", "cross") if getattr(block, kind) is not None
+    ]
 
 
 def without_branch(subject: Subject, part: str, monkeypatch: pytest.MonkeyPatch) -> Tensor:

@@ -19,8 +19,6 @@ from headway.explain.model_map import attentions, stacks
 from headway.explain.size_budget import Sizes, select_layers
 from headway.inspect import record
 from headway.inspect.parts import eval_mode
-from headway.models.decoder import Decoder
-from headway.models.recurrent import RecurrentEncoderDecoder
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
 from headway.tasks.translate import Translate
@@ -46,7 +44,7 @@ def collect(
         prepared = _prepare(bundle, task, shown, against=against)
         if shown is not value and shown != value:
             prepared = replace(prepared, note=[*prepared.note, _shortened(first, last)])
-        if isinstance(bundle.model, RecurrentEncoderDecoder):
+        if bundle.model.shape == "recurrent":
             return _recurrent(bundle, task, prepared, title=_title(value))
         return _transformer(bundle, task, prepared, layers=layers, steps=steps, title=_title(value))
 
@@ -76,7 +74,7 @@ def _transformer(
     to_text = vocabulary(task.tokenizer) if own is None else labels(own)
     return story.Story(
         title=title,
-        model=story.Model(name_of(bundle), bundle.family, kind_of(bundle.config), facts(bundle)),
+        model=story.Model(name_of(bundle), bundle.family, kind_of(bundle.model), facts(bundle)),
         sequences=prepared.sequences,
         task=task.name,
         note=[*prepared.note, *kept.note],
@@ -102,7 +100,7 @@ def _generation(
 ) -> story.Generation | None:
     if output.kind != "next":
         return None
-    if isinstance(bundle.model, Decoder):
+    if bundle.model.shape == "decoder":
         return continuation(bundle, prepared.inputs["inputs"][0].tolist(), task.tokenizer, steps=steps)
     cross = [each for each in attention if each.kind == "cross"]
     return generation_of(output, cross[-1] if cross else None)
@@ -132,7 +130,7 @@ def _recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, title: st
     token, sums = recorded["embedding.token"], recorded["embedding.sum"]
     return story.Story(
         title=title,
-        model=story.Model(name_of(bundle), bundle.family, "recurrent", facts(bundle)),
+        model=story.Model(name_of(bundle), bundle.family, kind_of(model), facts(bundle)),
         sequences=prepared.sequences,
         task=task.name,
         note=prepared.note,

@@ -18,7 +18,6 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import choice, labels, round_float32, vocabulary
 from headway.explain.token_text import NoTruncation, tokens, truncate
-from headway.layers.embeddings import PatchConfig
 from headway.models.heads import pool
 from headway.models.outputs import Output
 from headway.tasks.answer import Answer
@@ -116,16 +115,15 @@ def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str 
 def _patches(bundle: Bundle, task: ClassifyImage, value: Any) -> story.Sequence:
     from PIL import Image
 
-    config = bundle.config.embedding  # type: ignore[union-attr]
-    assert isinstance(config, PatchConfig)
+    config: Any = bundle.config.embedding  # type: ignore[union-attr]
     high, wide = config.image[0] // config.patch[0], config.image[1] // config.patch[1]
     patches = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
     png = io.BytesIO()
-    shape = (task.image, task.image) if task.channels == 1 else (task.image, task.image, task.channels)
+    shape = config.image if config.channels == 1 else (*config.image, config.channels)
     pixels = task.image_processor.pixels(value, where="the input")
     Image.fromarray(pixels.reshape(shape)).save(png, "PNG")
     picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide)
-    return story.Sequence("picture, by row and column", [story.Token("[class]", -1, special=True), *patches], picture)
+    return story.Sequence("image, by row and column", [story.Token("[class]", -1, special=True), *patches], picture)
 
 
 def _tag(bundle: Bundle, task: Tag, value: Any) -> PreparedInput:

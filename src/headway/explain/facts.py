@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from headway.bundle import Bundle
 from headway.explain import story
-from headway.layers.embeddings import PatchConfig
-from headway.models.config import (
-    DecoderConfig,
-    EncoderConfig,
-    EncoderDecoderConfig,
-    ModelConfig,
-    RecurrentConfig,
-    StackConfig,
-)
+from headway.models.config import StackConfig
+from headway.models.protocol import Model
 
 NORM_PLACES = {"pre": "before", "post": "after"}
 
@@ -21,28 +14,22 @@ def name_of(bundle: Bundle) -> str:
     return bundle.family if bundle.folder is None else bundle.folder.resolve().name
 
 
-def kind_of(config: ModelConfig) -> story.Kind:
-    if isinstance(config, EncoderConfig) and isinstance(config.embedding, PatchConfig):
-        return "vision"
-    return config.shape
+def kind_of(model: Model) -> story.Kind:
+    return "vision" if model.inputs == "image" else model.shape
 
 
 def facts(bundle: Bundle) -> list[tuple[str, str]]:
-    config = bundle.config
-    count = sum(parameter.numel() for parameter in bundle.model.parameters())
-    out = [("parameters", f"{count:,}")]
-    match config:
-        case EncoderDecoderConfig():
-            out += [*_stack(config.encoder.stack, "encoder "), *_stack(config.decoder.stack, "decoder ")]
-            out.append(("vocabulary", f"{config.decoder.embedding.vocab:,}"))
-        case RecurrentConfig():
-            out += [("hidden state", f"{config.hidden} numbers"), ("vocabulary", f"{config.embedding.vocab:,}")]
-        case EncoderConfig(embedding=PatchConfig() as patches):
-            out += _stack(config.stack)
-            out.append(("patches", f"{patches.count} of {patches.patch[0]} × {patches.patch[1]} pixels"))
-        case EncoderConfig() | DecoderConfig():
-            out += _stack(config.stack)
-            out.append(("vocabulary", f"{config.embedding.vocab:,}"))
+    model = bundle.model
+    out = [("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}")]
+    for part in model.parts:
+        out += _stack(part.model.config.stack, part.prefix.replace(".", " "))
+    if model.shape == "recurrent":
+        out.append(("hidden state", f"{model.config.hidden} numbers"))
+    if model.inputs == "image":
+        patches = model.config.embedding
+        out.append(("patches", f"{patches.count} of {patches.patch[0]} × {patches.patch[1]} pixels"))
+    else:
+        out.append(("vocabulary", f"{model.vocab_size:,}"))
     return out
 
 

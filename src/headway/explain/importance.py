@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.explain import story
 from headway.explain.choices import IdsToText, round_float32
@@ -15,6 +15,7 @@ from headway.inspect.attribution import Contribution, attribute
 from headway.inspect.importance import Score, head_importance, logit
 from headway.inspect.intervene import ablate
 from headway.inspect.lens import logit_lens
+from headway.models.protocol import Model
 
 ABLATION_BUDGET = 600_000_000  # parameters times forward passes: bounds the number of ablated heads
 MIN_ABLATED = 12  # heads, whatever the budget; those with the largest gradients
@@ -47,7 +48,7 @@ def target_of(output: story.Output, *, first: bool) -> Target | None:
     return Target(f"{_quoted(_chosen(row))}{where}", row.chosen, row.at or 0)
 
 
-def lens(model: nn.Module, inputs: Inputs, to_text: IdsToText) -> list[story.LensLayer]:
+def lens(model: Model, inputs: Inputs, to_text: IdsToText) -> list[story.LensLayer]:
     layers = []
     for number, layer in enumerate(logit_lens(model, inputs, top=LENS_TOP)):
         ids, probabilities = layer.ids[0], layer.probabilities[0]  # (token, top), or (top) with a classification head
@@ -63,7 +64,7 @@ def lens(model: nn.Module, inputs: Inputs, to_text: IdsToText) -> list[story.Len
     return layers
 
 
-def heads(model: nn.Module, inputs: Inputs, target: Target) -> list[story.HeadScore]:
+def heads(model: Model, inputs: Inputs, target: Target) -> list[story.HeadScore]:
     """Largest change first."""
     most = max(MIN_ABLATED, ABLATION_BUDGET // sum(parameter.numel() for parameter in model.parameters()))
     score = logit(target.token, position=target.position)
@@ -84,12 +85,12 @@ def heads(model: nn.Module, inputs: Inputs, target: Target) -> list[story.HeadSc
 
 
 @torch.no_grad()
-def _ablated(model: nn.Module, inputs: Inputs, score: Score, *, part: str, head: int) -> float:
+def _ablated(model: Model, inputs: Inputs, score: Score, *, part: str, head: int) -> float:
     with ablate(model, part, heads=[head]):
         return score(model(**inputs)).item()
 
 
-def attribution(model: nn.Module, inputs: Inputs, target: Target) -> story.Attribution:
+def attribution(model: Model, inputs: Inputs, target: Target) -> story.Attribution:
     found = attribute(model, inputs, target.token, position=target.position)
     parts: dict[str, float] = {}
     for part in found.parts:

@@ -5,33 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.layers.attention import Attention
-from headway.layers.block import Block
 from headway.layers.context import Context
 from headway.layers.positions import positions_of
-from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.protocol import Model, Part
 
 
 @dataclass(frozen=True)
 class StackInfo:
     """One stack and the sequence it processes."""
 
-    name: Literal["encoder", "decoder"]
-    prefix: str  # of the names of its taps
-    model: Encoder | Decoder
+    part: Part
     sequence: str
     memory: str = ""  # the sequence its cross-attention attends to
 
     @property
-    def blocks(self) -> list[tuple[str, Block]]:
-        return [(f"{self.prefix}stack.blocks.{i}", block) for i, block in enumerate(_blocks(self.model))]
+    def name(self) -> Literal["encoder", "decoder"]:
+        return self.part.name
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of its taps."""
+        return self.part.prefix
+
+    @property
+    def model(self) -> Any:
+        return self.part.model
+
+    @property
+    def blocks(self) -> list[tuple[str, Any]]:
+        return [(f"{self.prefix}stack.blocks.{i}", block) for i, block in enumerate(self.model.stack.blocks)]
 
 
 @dataclass(frozen=True)
@@ -78,18 +86,16 @@ class AttentionInfo:
         return self.stack.model.stack.contexts(positions, dtype=torch.float32)[self.layer]
 
 
-def stacks(model: nn.Module) -> list[StackInfo]:
-    if isinstance(model, EncoderDecoder):
-        return [
-            StackInfo("encoder", "encoder.", model.encoder, "source"),
-            StackInfo("decoder", "decoder.", model.decoder, "target", memory="source"),
-        ]
-    if isinstance(model, Encoder):
-        return [StackInfo("encoder", "", model, "text")]
-    return [StackInfo("decoder", "", model, "text")] if isinstance(model, Decoder) else []
+def stacks(model: Model) -> list[StackInfo]:
+    if len(model.parts) < 2:
+        return [StackInfo(part, "text") for part in model.parts]
+    return [
+        StackInfo(part, sequence, memory)
+        for part, sequence, memory in zip(model.parts, ("source", "target"), ("", "source"), strict=True)
+    ]
 
 
-def attentions(model: nn.Module) -> list[AttentionInfo]:
+def attentions(model: Model) -> list[AttentionInfo]:
     return [each for stack in stacks(model) for each in _attentions(stack)]
 
 
@@ -98,7 +104,3 @@ def _attentions(stack: StackInfo) -> Iterator[AttentionInfo]:
         yield AttentionInfo(stack, f"{name}.attention", layer, block.attention)
         if block.cross is not None:
             yield AttentionInfo(stack, f"{name}.cross", layer, block.cross)
-
-
-def _blocks(model: Encoder | Decoder) -> list[Block]:
-    return [block for block in model.stack.blocks if isinstance(block, Block)]

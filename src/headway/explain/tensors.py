@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from headway.explain import story
 from headway.explain.choices import round_float32
 from headway.explain.model_map import AttentionInfo, StackInfo
 from headway.explain.size_budget import PATTERN_POSITIONS, Kept
-from headway.layers.embeddings import Embedding, PatchEmbedding
 from headway.layers.positions import SinusoidalPositions, sinusoids
 from headway.layers.rotary import rotary_frequencies
 from headway.models.stack import Stack
@@ -25,7 +24,7 @@ VECTORS = ("q", "k", "v", "z")
 
 def taps(stack: StackInfo, attentions: Sequence[AttentionInfo], kept: Kept) -> list[str]:
     """The taps to record for one stack."""
-    names = [f"{stack.prefix}embedding.{part}" for part in _embedding_taps(stack.model.embedding)]
+    names = [f"{stack.prefix}embedding.{part}" for part in _embedding_taps(stack.model)]
     for block, _ in stack.blocks:
         names += [f"{block}.{part}.{end}" for part in _residuals(stack) for end in ("branch", "stream")]
     for each in (each for each in attentions if each.stack == stack):
@@ -47,7 +46,7 @@ def embedding(stack: StackInfo, recorded: Recorded) -> story.Embedding:
     module, prefix = stack.model.embedding, f"{stack.prefix}embedding."
     result = recorded[prefix + "sum"][0][0]  # (token, width)
     position = _angles(stack.model.stack, len(result))
-    if isinstance(module, PatchEmbedding):
+    if stack.model.inputs == "image":
         token = torch.cat([module.first[0], recorded[prefix + "patch"][0][0]])
         position = story.Position("learned", array(module.positions[0]))
     else:
@@ -64,15 +63,15 @@ def _vectors(module: nn.Module, added: Tensor) -> story.Position:
     return story.Position("sinusoidal", array(added), pattern=array(pattern))
 
 
-def _also(module: Embedding | PatchEmbedding) -> list[Literal["segment", "norm"]]:
+def _also(module: nn.Module) -> list[Literal["segment", "norm"]]:
     found: dict[Literal["segment", "norm"], str] = {"segment": "segments", "norm": "norm"}
     return [name for name, part in found.items() if getattr(module, part, None) is not None]
 
 
-def _embedding_taps(module: Embedding | PatchEmbedding) -> list[str]:
-    if isinstance(module, PatchEmbedding):
+def _embedding_taps(model: Any) -> list[str]:
+    if model.inputs == "image":
         return ["patch", "sum"]
-    return ["token", "sum"] + ([] if module.positions is None else ["position"])
+    return ["token", "sum"] + ([] if model.embedding.positions is None else ["position"])
 
 
 def _angles(stack: Stack, length: int) -> story.Position:

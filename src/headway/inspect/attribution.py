@@ -19,14 +19,13 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.inspect.importance import logit
-from headway.inspect.parts import eval_mode, output_part, token_table
+from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import record
 from headway.layers.attention import Attention
 from headway.layers.block import Residual
 from headway.layers.norms import BatchNorm
-from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
-from headway.models.heads import ClassifyHead, LanguageHead, Pooler, TokenHead, pool
+from headway.models.heads import pool
+from headway.models.protocol import Model, Part
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Attribution:
 
 @torch.no_grad()
 def attribute(
-    model: nn.Module,
+    model: Model,
     inputs: Mapping[str, Any],  # keyword arguments of the model's forward
     token: int,  # id in the vocabulary, or index of a label
     *,
@@ -56,21 +55,22 @@ def attribute(
     row: int = 0,  # of the batch
 ) -> Attribution:
     """The contributions to the logit of `token`."""
-    prefix, part = output_part(model)
-    if part.head is None:
+    part = output_part(model)
+    prefix = part.prefix
+    if part.model.head is None:
         raise InputError("the model has no head, so there is no logit to attribute; load it with one")
     taps = [f"{prefix}stack.blocks.*.{tap}" for tap in ("z", "branch", "stream")]
     with eval_mode(model), record(model, [f"{prefix}embedding.sum", *taps]) as recorded:
         output = model(**inputs)
     value = logit(token, position=position, row=row)(output).item()
-    mask = inputs.get("decoder_padding_mask" if prefix else "padding_mask")
+    mask = inputs.get("decoder_padding_mask" if model.reads_source else "padding_mask")
     hidden = output.hidden[row]  # (length, width)
     head = _linear_head(part, len(hidden), token, position=position, mask=None if mask is None else mask[row : row + 1])
     path = _BackwardPath(
         prefix, {name: values[-1][row].index_select(-2, head.positions) for name, values in recorded.items()}
     )
     path.through_head(head, hidden[head.positions])
-    path.through_stack(part)
+    path.through_stack(part.model)
     return Attribution(value, path.parts[::-1])
 
 
@@ -106,16 +106,17 @@ class _BackwardPath:
             self.gradient = weight @ self.gradient
         self.gradient = head.pooling[:, None] * self.gradient  # (position, width)
 
-    def through_stack(self, part: Encoder | Decoder) -> None:
-        kinds = ("attention", "cross", "feedforward") if part.stack.config.block.cross else ("attention", "feedforward")
-        names = [f"stack.blocks.{i}.{kind}" for i in range(len(part.stack.blocks)) for kind in kinds]
+    def through_stack(self, model: Any) -> None:
+        stack = model.stack
+        kinds = ("attention", "cross", "feedforward") if stack.config.block.cross else ("attention", "feedforward")
+        names = [f"stack.blocks.{i}.{kind}" for i in range(len(stack.blocks)) for kind in kinds]
         streams = [self.values[f"{self.prefix}embedding.sum"]]
         streams += [self.values[f"{self.prefix}{name}_residual.stream"] for name in names]
-        if part.stack.final_norm is not None:
-            self.through_norm("stack.final_norm", part.stack.final_norm, streams[-1])
+        if stack.final_norm is not None:
+            self.through_norm("stack.final_norm", stack.final_norm, streams[-1])
         for name, before in zip(reversed(names), reversed(streams[:-1]), strict=True):
             branch = self.values[f"{self.prefix}{name}_residual.branch"]
-            residual, module = part.get_submodule(f"{name}_residual"), part.get_submodule(name)
+            residual, module = model.get_submodule(f"{name}_residual"), model.get_submodule(name)
             assert isinstance(residual, Residual)
             if residual.post:
                 self.through_norm(f"{name}_residual.norm", residual.norm, before.double() + branch)
@@ -168,13 +169,12 @@ class _LinearHead:
     norm: nn.Module | None = None
 
 
-def _linear_head(
-    part: Encoder | Decoder, length: int, token: int, *, position: int, mask: Tensor | None
-) -> _LinearHead:
-    head, name = part.head, "head"
-    if isinstance(head, Pooler) and head.language is not None:
-        head, name = head.language, "head.language"
-    device = next(part.parameters()).device
+def _linear_head(part: Part, length: int, token: int, *, position: int, mask: Tensor | None) -> _LinearHead:
+    model = part.model
+    head, kind, name = model.head, model.head_kind, "head"
+    if kind == "pooler" and head.language is not None:
+        head, kind, name = head.language, "language", "head.language"
+    device = next(model.parameters()).device
     each = torch.eye(length, dtype=torch.float64, device=device)
     index = torch.tensor([token], device=device)
 
@@ -183,17 +183,17 @@ def _linear_head(
         row = torch.index_select(table, 0, index)[0]
         return _LinearHead(name, positions, pooling[positions], row, None if bias is None else bias[token], *more)
 
-    if isinstance(head, LanguageHead):
-        table = token_table(part) if head.project is None else head.project.table
+    if kind == "language":
+        table = model.token_table if head.project is None else head.project.table
         assert table is not None
         made = build(each[position], table, head.bias, head.dense, head.activation, head.norm)
         return replace(made, row=made.row * head.scale)
-    if isinstance(head, TokenHead):
+    if kind == "token":
         return build(each[position], head.project.weight, head.project.bias)
-    if isinstance(head, ClassifyHead):
+    if kind == "classify":
         pooling, project = pool(each[None], mask, head.pool)[0], head.project
         return build(pooling, project.weight, project.bias, head.dense, head.activation)
-    if isinstance(head, Pooler) and head.next_sentence is not None:
+    if kind == "pooler" and head.next_sentence is not None:
         pooling, project = pool(each[None], mask, "first")[0], head.next_sentence
         return build(pooling, project.weight, project.bias, head.dense, head.activation)
     raise InputError(f"{type(head).__name__} gives no logits to attribute")

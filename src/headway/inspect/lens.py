@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.errors import InputError
-from headway.inspect.parts import eval_mode, output_part, token_table
+from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import record
 from headway.layers.block import normalise
-from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
+from headway.models.protocol import Model, Part
 
 
 @dataclass(frozen=True)
@@ -27,19 +26,19 @@ class LensLayer:
 
 @torch.no_grad()
 def logit_lens(
-    model: nn.Module,
+    model: Model,
     inputs: Mapping[str, Any],  # keyword arguments of the model's forward
     *,
     top: int = 5,
 ) -> list[LensLayer]:
     """The top ids of each layer, from the embedding to the last block, whose ids are the model's own. For an
     encoder-decoder, the layers of the decoder. The stream of a post-norm model is normalised already."""
-    prefix, part = output_part(model)
-    names = stream_names(prefix, part)
+    part = output_part(model)
+    names = stream_names(part)
     with eval_mode(model):
         with record(model, names) as recorded:
             model(**inputs)
-        mask = inputs.get("decoder_padding_mask" if prefix else "padding_mask")
+        mask = inputs.get("decoder_padding_mask" if model.reads_source else "padding_mask")
         layers = []
         for name in names:
             probabilities = head_logits(part, recorded[name][-1], mask=mask).float().softmax(-1)
@@ -48,19 +47,21 @@ def logit_lens(
     return layers
 
 
-def stream_names(prefix: str, part: Encoder | Decoder) -> list[str]:
+def stream_names(part: Part) -> list[str]:
     """The taps of the residual stream: the input of the first block and the output of each."""
-    blocks = [f"{prefix}stack.blocks.{i}.feedforward_residual.stream" for i in range(len(part.stack.blocks))]
-    return [f"{prefix}embedding.sum", *blocks]
+    count = len(part.model.stack.blocks)
+    blocks = [f"{part.prefix}stack.blocks.{i}.feedforward_residual.stream" for i in range(count)]
+    return [f"{part.prefix}embedding.sum", *blocks]
 
 
-def head_logits(part: Encoder | Decoder, stream: Tensor, *, mask: Tensor | None) -> Tensor:
+def head_logits(part: Part, stream: Tensor, *, mask: Tensor | None) -> Tensor:
     """The logits of a residual stream (batch, length, width)."""
-    norm = part.stack.final_norm
-    if part.head is None:
+    model = part.model
+    norm = model.stack.final_norm
+    if model.head is None:
         raise InputError("the model has no head, so the logit lens has nothing to apply; load it with one")
     hidden = stream if norm is None else normalise(norm, stream, None)
-    logits = part.head(hidden, table=token_table(part), padding_mask=mask).logits
+    logits = model.head(hidden, table=model.token_table, padding_mask=mask).logits
     if logits is None:
-        raise InputError(f"the model's head ({type(part.head).__name__}) gives no logits")
+        raise InputError(f"the model's head ({type(model.head).__name__}) gives no logits")
     return logits

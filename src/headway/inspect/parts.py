@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError, closest
 from headway.layers.attention import Attention
-from headway.layers.embeddings import Embedding
 from headway.layers.tap import Tap
-from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.protocol import Model, Part
 
 Names = str | Sequence[str]
 
@@ -52,18 +49,11 @@ def check_fired(matches: Mapping[str, Sequence[str]], fired: Collection[str], am
             )
 
 
-def output_part(model: nn.Module) -> tuple[str, Encoder | Decoder]:
-    """(prefix of its names, the part whose head gives the logits): an encoder-decoder's decoder, or the model."""
-    if isinstance(model, EncoderDecoder):
-        return "decoder.", model.decoder
-    if isinstance(model, Encoder | Decoder):
-        return "", model
-    raise InputError(f"{type(model).__name__} has no blocks with a residual stream")
-
-
-def token_table(part: Encoder | Decoder) -> Tensor | None:
-    """(vocab, width), the input embedding, which a language head may share. None for images."""
-    return part.embedding.tokens.table if isinstance(part.embedding, Embedding) else None
+def output_part(model: Model) -> Part:
+    """The stack whose head gives the logits: an encoder-decoder's decoder, or the only one."""
+    if model.output_part is None:
+        raise InputError(f"{type(model).__name__} has no blocks with a residual stream")
+    return model.output_part
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import LIMIT, record
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.protocol import Model, Part
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,35 @@ class Rollout:
 
 @torch.no_grad()
 def attention_rollout(
-    model: nn.Module,
+    model: Model,
     inputs: Mapping[str, Any],  # keyword arguments of the model's forward
     *,
     limit: int = LIMIT,  # bytes of weights
 ) -> Rollout:
-    prefix, part = output_part(model)
+    part = output_part(model)
     with eval_mode(model), record(model, "*stack.blocks.*.weights", limit=limit) as recorded:
         model(**inputs)
     weights = {
         name.removesuffix(".weights"): values[-1].mean(1) for name, values in recorded.items()
     }  # (batch, query, key)
-    if not isinstance(model, EncoderDecoder):
-        return Rollout(roll([weights[f"stack.blocks.{i}.attention"] for i in range(len(part.stack.blocks))]))
-    encoder = roll([weights[f"encoder.stack.blocks.{i}.attention"] for i in range(len(model.encoder.stack.blocks))])
+    if not model.reads_source:
+        return Rollout(_rolled(part, weights))
+    encoder, prefix = _rolled(model.parts[0], weights), part.prefix
     first = weights[f"{prefix}stack.blocks.0.attention"]
     own = torch.eye(first.shape[1], dtype=first.dtype, device=first.device).expand_as(first)
     source = first.new_zeros(len(first), first.shape[1], encoder.shape[1])
-    for i in range(len(part.stack.blocks)):
+    for i in range(len(part.model.stack.blocks)):
         half = _half(weights[f"{prefix}stack.blocks.{i}.attention"])
         own, source = half @ own, half @ source
         cross = weights[f"{prefix}stack.blocks.{i}.cross"]
         own, source = own / 2, (source + cross @ encoder) / 2
     return Rollout(own, source)
+
+
+def _rolled(part: Part, weights: Mapping[str, Tensor]) -> Tensor:
+    """The rollout of a stack's self-attention."""
+    names = [f"{part.prefix}stack.blocks.{i}.attention" for i in range(len(part.model.stack.blocks))]
+    return roll([weights[name] for name in names])
 
 
 def roll(layers: Sequence[Tensor]) -> Tensor:

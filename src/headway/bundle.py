@@ -30,7 +30,6 @@ from headway.generation.defaults import KEYS as GENERATION_KEYS
 from headway.generation.defaults import GenerationDefaults, read_defaults
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
-from headway.models.heads import pool
 from headway.preprocess.processor import Processor
 
 if TYPE_CHECKING:
@@ -107,28 +106,24 @@ class Bundle:
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], *, overflow: str = "error") -> Tensor:
-        """One vector a text (text, width), pooled as the model's sentence-transformers files say, else by the mean. A
-        text over the model's limit is an error, or with `overflow="truncate"` truncated and counted in a warning."""
+        """The sentence embeddings (text, width) of the embed task: as that task was trained, or as the model's
+        sentence-transformers files say, else the mean of the hidden states. A text over the limit is an error, or with
+        `overflow="truncate"` truncated and counted in a warning."""
         if self.model.shape != "encoder":
             raise InputError(f"embed needs an encoder; {self.family} is a {self.model.shape}")
         tokenizer = self.processor.require_tokenizer("embed")
-        settings = sentence_settings(self.folder)
-        ids = tokenizer.encode_batch(texts)
-        if [] in ids:
-            raise InputError(f"text {ids.index([])} has no tokens, so it has no vector")
-        if settings.limit is not None:
-            truncation = TruncationCounter(overflow, InputError)
-            ids = [
-                truncation.apply(row, settings.limit, part="text", where=f"text {number}", last=row[-1])
-                for number, row in enumerate(ids)
-            ]
-            for line in truncation.summary():
-                warnings.warn(line, stacklevel=2)
-        found = {
-            i: pool(hidden[None], None, settings.pooling) for i, hidden in encode_ragged(cast(Any, self.model), ids)
-        }
-        vectors = torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)
-        return torch.nn.functional.normalize(vectors, dim=-1) if settings.normalize else vectors
+        from headway.tasks.embed import Embed
+
+        task = self.task
+        if not isinstance(task, Embed):
+            settings = sentence_settings(self.folder)
+            task = Embed.from_sentence_settings(tokenizer, settings, max_length=self.model.max_length)
+        truncation = TruncationCounter(overflow, InputError)
+        ids = task.encode(texts, truncation=truncation)
+        for line in truncation.summary():
+            warnings.warn(line, stacklevel=2)
+        found = {i: task.embedding(hidden[None]) for i, hidden in encode_ragged(cast(Any, self.model), ids)}
+        return torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)
 
     def save(self, folder: str | Path) -> Path:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the processor's files. A model that its
@@ -168,7 +163,11 @@ class Bundle:
             from headway.tasks.default import default_task
 
             self._default_task = default_task(
-                self.config, self.processor, labels=self.labels, generation=self.generation
+                self.config,
+                self.processor,
+                labels=self.labels,
+                generation=self.generation,
+                sentence=sentence_settings(self.folder),
             )
         if self._default_task is None:
             reason = self.processor.tokenizer_error or "no task fits it; use logits() or embed(), or train it for one"

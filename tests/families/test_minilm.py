@@ -53,9 +53,9 @@ def test_a_text_in_a_batch_gives_what_it_gives_alone(minilm: Bundle) -> None:
 
 def test_no_texts_and_too_long_a_text(minilm: Bundle) -> None:
     assert len(minilm.embed([])) == 0
-    with pytest.raises(InputError, match="text 0: text has 302 tokens, the model takes 256"):
+    with pytest.raises(InputError, match="text 1: text has 302 tokens, the model takes 256"):
         minilm.embed(["word " * 300])
-    with pytest.warns(UserWarning, match=r"1 of 2 cut to 256 tokens \(50.0%\); the longest had 302 \(text 1\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 cut to 256 tokens \(50.0%\); the longest had 302 \(text 2\)"):
         cut = minilm.embed(["a word", "word " * 300], overflow="truncate")
     torch.testing.assert_close(cut[1], minilm.embed(["word " * 254])[0], atol=1e-5, rtol=1e-5)
 

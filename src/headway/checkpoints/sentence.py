@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
 from headway.checkpoints.save import save_bytes
 from headway.errors import CheckpointError, ConfigError
 
+Pooling = Literal["mean", "first", "last"]
+
 
 @dataclass(frozen=True)
 class SentenceSettings:
-    pooling: str = "mean"
+    pooling: Pooling = "mean"
     normalize: bool = False
     limit: int | None = None
 
@@ -22,7 +24,8 @@ def sentence_settings(folder: Path | None) -> SentenceSettings:
     """Read the settings of a sentence-transformers folder; the defaults if it is not one."""
     if folder is None or not (folder / "modules.json").exists():
         return SentenceSettings()
-    pooling, normalize, limit = "mean", False, None
+    pooling: Pooling = "mean"
+    normalize, limit = False, None
     for module in _modules(folder):
         kind, where = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if kind == "Pooling":
@@ -38,13 +41,16 @@ def sentence_settings(folder: Path | None) -> SentenceSettings:
     return SentenceSettings(pooling, normalize, limit)
 
 
-def _pooling(settings: dict[str, Any], where: Path) -> str:
-    names = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
+def _pooling(settings: dict[str, Any], where: Path) -> Pooling:
+    named: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+    flags: dict[str, Pooling] = {"cls_token": "first", "mean_tokens": "mean", "lasttoken": "last"}
     if "pooling_mode" in settings:
-        named = {"cls": "first", "mean": "mean", "lasttoken": "last"}.get(str(settings["pooling_mode"]))
-        chosen: list[str | None] = [named] if named else []
+        chosen = [named.get(str(settings["pooling_mode"]))]
     else:
-        chosen = [names.get(key) for key, on in settings.items() if key.startswith("pooling_mode_") and on]
+        on = [
+            key.removeprefix("pooling_mode_") for key, on in settings.items() if key.startswith("pooling_mode_") and on
+        ]
+        chosen = [flags.get(key) for key in on]
     if len(chosen) != 1 or chosen[0] is None:
         raise ConfigError(f"{where}/config.json: this pooling is not supported: {settings}")
     return chosen[0]

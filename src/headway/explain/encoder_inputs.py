@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from headway.bundle import Bundle
-from headway.checkpoints.sentence import sentence_settings
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import choice, labels, round_float32, vocabulary
 from headway.explain.token_text import NoTruncation, tokens, truncate
-from headway.models.heads import pool
 from headway.models.outputs import Output
 from headway.tasks.answer import Answer
 from headway.tasks.classification import Classification
@@ -218,10 +216,9 @@ def _embed(bundle: Bundle, task: Embed, value: Any) -> PreparedInput:
         raise InputError("explain takes one text at a time for an embedding model")
     ids = without_truncation(task).ids(value, part="text", where="the input")
     sequence = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
-    how = sentence_settings(bundle.folder).pooling
 
     def read_output(output: Output) -> story.Output:
-        vector = torch.nn.functional.normalize(pool(output.hidden, None, how), dim=-1)[0].float().cpu()
+        vector = task.embedding(output.hidden)[0].cpu()
         start = ", ".join(f"{round_float32(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
         return story.Output("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
 

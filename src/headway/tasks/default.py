@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.checkpoints.sentence import SentenceSettings
 from headway.generation.defaults import GenerationDefaults
 from headway.layers.embeddings import PatchConfig
 from headway.models.config import (
@@ -32,10 +33,15 @@ CONTEXT = 1024  # tokens, for models that set no limit of their own
 
 
 def default_task(
-    config: ModelConfig, processor: Processor, *, labels: Sequence[str], generation: GenerationDefaults
+    config: ModelConfig,
+    processor: Processor,
+    *,
+    labels: Sequence[str],
+    generation: GenerationDefaults,
+    sentence: SentenceSettings,
 ) -> Task | None:
-    """The task that a published model's shape and head are made for, with the generation defaults of its files."""
-    task = _task(config, processor, labels=labels)
+    """The task that a published model's shape and head are made for, with the defaults of its files."""
+    task = _task(config, processor, labels=labels, sentence=sentence)
     if isinstance(task, Translate):
         task.generation_defaults = generation.with_greedy()
         task.start_id = task.start_id if generation.start_id is None else generation.start_id
@@ -44,7 +50,9 @@ def default_task(
     return task
 
 
-def _task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -> Task | None:
+def _task(
+    config: ModelConfig, processor: Processor, *, labels: Sequence[str], sentence: SentenceSettings
+) -> Task | None:
     match config:
         case EncoderConfig(embedding=PatchConfig(), head=ClassifyHeadConfig()):
             return _classify_image(config, processor, labels=labels)
@@ -69,7 +77,7 @@ def _task(config: ModelConfig, processor: Processor, *, labels: Sequence[str]) -
         case EncoderConfig(head=TokenHeadConfig()) if labels:
             return Tag(tokenizer, labels=list(labels))
         case EncoderConfig(head=None) | EncoderConfig(head=PoolerConfig(language=None, next_sentence=False)):
-            return Embed(tokenizer)
+            return Embed.from_sentence_settings(tokenizer, sentence, max_length=config.embedding.max_length)
     return None
 
 

@@ -3,7 +3,7 @@ other pairs of a batch are what a text is told apart from (InfoNCE, van den Oord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,11 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.checkpoints.sentence import Pooling, SentenceSettings
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pairs import PAIRS
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
+from headway.data.truncation import TruncationCounter
 from headway.errors import DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig
@@ -24,7 +26,7 @@ from headway.models.heads import pool
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
-from headway.tasks.task import Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
+from headway.tasks.task import MAX_OPTION, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
 from headway.tasks.text_pairs import text_encoder, without_head
 
 
@@ -39,6 +41,8 @@ class Embed(Task):
     vocab: int = 8000
     limit: int = 128  # tokens of a text
     temperature: float = 0.05  # cosines are divided by it
+    pooling: Pooling = "mean"  # of the hidden states
+    normalize: bool = True  # vectors of length 1
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -52,6 +56,14 @@ class Embed(Task):
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab)
         return task
 
+    @classmethod
+    def from_sentence_settings(
+        cls, tokenizer: Tokenizer, settings: SentenceSettings, *, max_length: int | None
+    ) -> Self:
+        """For a published encoder: pooling, normalisation and length as its sentence-transformers files say."""
+        limit = min(settings.limit or MAX_OPTION, max_length or MAX_OPTION)
+        return cls(tokenizer, limit=limit, pooling=settings.pooling, normalize=settings.normalize)
+
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer))
 
@@ -63,9 +75,7 @@ class Embed(Task):
     # --- learning
 
     def ids(self, text: str, *, part: str, where: str) -> list[int]:
-        ids = self.tokenizer.encode(text)
-        last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
-        return self.truncation.apply(ids, self.limit, part=part, where=where, last=last)
+        return self._truncated(self.tokenizer.encode(text), self.truncation, part=part, where=where)
 
     def examples(self, row: Row) -> list[Example]:
         return [{side: ids_array(self.ids(row.fields[side], part=side, where=row.where)) for side in ("a", "b")}]
@@ -79,7 +89,8 @@ class Embed(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Each text must find its other half among those of the batch, in both directions."""
-        first, second = vectors_of(model, batch.inputs).chunk(2)
+        hidden = model(**batch.inputs).hidden
+        first, second = F.normalize(self.pool(hidden, batch.inputs.get("padding_mask")), dim=-1).chunk(2)
         same = batch.targets["same"]
         own = torch.arange(len(same), device=same.device)
         other = same & (own[:, None] != own)
@@ -89,17 +100,42 @@ class Embed(Task):
 
     # --- using
 
+    def pool(self, hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return pool(hidden, padding_mask, self.pooling)
+
+    def embedding(self, hidden: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Hidden states (text, length, width) → sentence embeddings (text, width), in float32."""
+        vectors = self.pool(hidden, padding_mask).float()
+        return F.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def encode(
+        self, texts: Sequence[str], *, part: str = "text", truncation: TruncationCounter | None = None
+    ) -> list[list[int]]:
+        """The ids of each text, at most `limit` of them. A text without tokens raises."""
+        counter = self.truncation if truncation is None else truncation
+        out = []
+        for number, ids in enumerate(self.tokenizer.encode_batch(texts), 1):
+            if not ids:
+                raise InputError(f"{part} {number} has no tokens, so it has no embedding")
+            out.append(self._truncated(ids, counter, part=part, where=f"{part} {number}"))
+        return out
+
+    def _truncated(self, ids: list[int], counter: TruncationCounter, *, part: str, where: str) -> list[int]:
+        last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
+        return counter.apply(ids, self.limit, part=part, where=where, last=last)
+
     @torch.no_grad()
     def vectors(self, model: nn.Module, texts: Sequence[str], *, part: str = "text", size: int = 64) -> Tensor:
-        """(text, width), each of length 1; texts of similar length share a batch."""
-        ids = [self.ids(text, part=part, where=f"{part} {number}") for number, text in enumerate(texts, 1)]
+        """The sentence embeddings (text, width); texts of similar length share a batch."""
+        ids = self.encode(texts, part=part)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         device = device_of(model)
 
         def work(chunk: Sequence[int]) -> Tensor:
             rows = [ids[i] for i in chunk]
             inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
-            return vectors_of(model, {name: tensor.to(device) for name, tensor in inputs.items()}).cpu()
+            inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
+            return self.embedding(model(**inputs).hidden, inputs.get("padding_mask")).cpu()
 
         found = torch.cat([vectors for _, vectors in distributed_map(batches(order, size), work)])
         return found[torch.as_tensor(np.argsort(order))].to(device)
@@ -114,7 +150,7 @@ class Embed(Task):
         if not given:
             return []
         found = iter(self.vectors(model, [text for texts in given for text in texts], **options))
-        return [_vector(found) if len(texts) == 1 else float(next(found) @ next(found)) for texts in given]
+        return [next(found).tolist() if len(texts) == 1 else _cosine(next(found), next(found)) for texts in given]
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
@@ -124,7 +160,9 @@ class Embed(Task):
         if not rows:
             raise DataError("embed: there are no pairs to evaluate on")
         sides = [[row.fields[side] for row in rows] for side in ("a", "b")]
-        first, second = (self.vectors(model, texts, part=side) for texts, side in zip(sides, "ab", strict=True))
+        first, second = (
+            F.normalize(self.vectors(model, texts, part=side), dim=-1) for texts, side in zip(sides, "ab", strict=True)
+        )
         groups = [_numbered(texts).to(first.device) for texts in sides]
         positive = (first * second).sum(1)
         ranks = []
@@ -144,12 +182,6 @@ class Embed(Task):
 
     def length_limits(self) -> dict[str, int]:
         return {"a": self.limit, "b": self.limit}
-
-
-def vectors_of(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """(text, width): the mean over a text's tokens, of length 1."""
-    hidden = model(**inputs).hidden
-    return F.normalize(pool(hidden, inputs.get("padding_mask"), "mean"), dim=-1)
 
 
 def _shared(texts: Sequence[np.ndarray]) -> Tensor:
@@ -173,5 +205,5 @@ def _texts(value: Any, number: int) -> list[str]:
     return list(pair)
 
 
-def _vector(found: Iterator[Tensor]) -> list[float]:
-    return next(found).tolist()
+def _cosine(first: Tensor, second: Tensor) -> float:
+    return float(F.cosine_similarity(first, second, dim=-1))

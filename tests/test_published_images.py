@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from headway.cli import app
 from headway.data.dataset import open_builtin
 from headway.errors import InputError
 from headway.models.build import build
+from headway.preprocess.image_processor import ImageProcessor
 from headway.preprocess.processor import Processor
 from headway.tasks.classify_image import ClassifyImage
 
@@ -106,6 +108,27 @@ def test_without_its_preprocessing_it_says_so(published: Path, photo: Path) -> N
     bundle.processor = bundle.processor.with_image(None)
     with pytest.raises(InputError, match=r"resized and normalised: there is no preprocessor_config\.json"):
         bundle(photo)
+
+
+@pytest.mark.parametrize(("size", "found"), [((16, 16), "16 × 16"), (None, "any size")])
+def test_preprocessing_of_another_size_is_refused(published: Path, photo: Path, size: Any, found: str) -> None:
+    bundle = headway.load(published)
+    bundle.processor = bundle.processor.with_image(ImageProcessor(size=size))
+    with pytest.raises(InputError, match=f"makes pictures of {found}, but the model reads 24 × 24"):
+        bundle(photo)
+
+
+def test_evaluate_and_explain(published: Path, photo: Path, tmp_path: Path) -> None:
+    best = headway.load(published)(photo)["label"]
+    for label in LABELS.values():
+        (tmp_path / "data" / label).mkdir(parents=True)
+        Image.new("RGB", (9, 9)).save(tmp_path / "data" / label / "black.png")
+    (tmp_path / "data" / best / "photo.jpg").write_bytes(photo.read_bytes())
+    assert headway.evaluate(published, tmp_path / "data")["accuracy"] == 0.5
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["explain", str(published), str(photo), "--out", str(page)])
+    assert done.exit_code == 0, done.output
+    assert best in page.read_text()
 
 
 def test_the_preprocessing_of_a_model_made_here_is_read_there(tmp_path: Path) -> None:

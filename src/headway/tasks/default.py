@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.checkpoints.sentence import SentenceSettings
+from headway.errors import InputError
 from headway.generation.defaults import GenerationDefaults
 from headway.layers.embeddings import PatchConfig
 from headway.models.config import (
@@ -87,4 +88,8 @@ def _classify_image(config: EncoderConfig, processor: Processor, *, labels: Sequ
     names = list(labels) or [f"LABEL_{index}" for index in range(head.labels)]
     sides = {"image": patches.image[0], "patch": patches.patch[0], "channels": patches.channels}
     image = processor.require_image("classify-image")
+    if image.output_size != patches.image:
+        found = "any size" if image.output_size is None else "{} × {}".format(*image.output_size)
+        expected = "{} × {}".format(*patches.image)
+        raise InputError(f"the model's preprocessor makes pictures of {found}, but the model reads {expected} pixels")
     return ClassifyImage(tokenizer=None, labels=names, loaded_processor=image, **sides)  # type: ignore[arg-type]

@@ -5,9 +5,11 @@ entry points         prepare (converts and compiles a model in place), weights (
 weight formats       int8, bf16, swap (module replacement), huge_pages
 a decoding step      step (replaces the method) → decoding (its arguments) → lowering (model to program)
                      → interpreter (runs the program in one compiled call, on the threads of thread_pool)
+  what it covers     supported (config fields and modules it implements; anything else is refused)
   its tables         opcodes (instruction set), workspace (buffers)
   its kernels        kernels, attention_kernel → tiles (register tiles) → scalars, llvm; compiler (Numba, if installed)
-many tokens          matmul (prefill and encoders), ragged (batches without padding), prefix (prefix caching)
+many tokens          matmul (products of many tokens), prefill (the last block for the last tokens only),
+                     inplace (blocks that reuse memory), ragged (batches without padding), prefix (prefix caching)
 """
 
 from headway.engine.prepare import prepare, release, unsupported_reason

@@ -5,17 +5,19 @@ a forward hook could see a value before it is overwritten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from headway.engine.supported import INPLACE_BLOCK, unsupported_config, unsupported_module
 from headway.layers.block import NO_CACHE, Block, Residual, normalise
 from headway.layers.cache import BlockCache
 from headway.layers.context import Context
 from headway.layers.feedforward import ACTIVATIONS, FeedForward
+from headway.models.stack import Stack
 
 IN_PLACE: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
     ACTIVATIONS["relu"]: torch.relu_,
@@ -59,7 +61,20 @@ def has_hooks(part: nn.Module) -> bool:
 
 
 def swap_blocks(model: nn.Module, *, fast: bool) -> None:
-    """Makes every plain block of a model fast, or plain again. A block of another class is left alone."""
+    """Makes every plain block of a model fast, or plain again. A block of another class, with parts of another class or
+    with options that FastBlock does not implement is left alone."""
     for part in model.modules():
-        if type(part) is (Block if fast else FastBlock):
-            part.__class__ = FastBlock if fast else Block
+        if type(part) is FastBlock and not fast:
+            part.__class__ = Block  # type: ignore[assignment]
+        if isinstance(part, Stack) and fast and unsupported_config(part.config.block, INPLACE_BLOCK) is None:
+            for block in part.blocks:
+                if unsupported_module(_own_parts(block), (Block, Residual, FeedForward)) is None:
+                    block.__class__ = FastBlock
+
+
+def _own_parts(block: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules whose forward FastBlock replaces."""
+    yield "block", block
+    for name in ("attention_residual", "cross_residual", "feedforward", "feedforward_residual"):
+        if (part := getattr(block, name, None)) is not None:
+            yield name, part

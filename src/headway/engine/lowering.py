@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from headway.engine import kernels
 from headway.engine.bf16 import Bf16Linear, Bf16Table
+from headway.engine.inplace import FastBlock
 from headway.engine.int8 import Int8Linear, Int8Table
 from headway.engine.kernels import ACTIVATIONS
 from headway.engine.opcodes import FIELDS, Buffer, Field, Op
+from headway.engine.supported import COMPILED_STEP, STEP_MODULES, unsupported_config, unsupported_module
 from headway.errors import HeadwayError
 from headway.layers.attention import Attention
 from headway.layers.block import Block, Residual
@@ -74,19 +76,12 @@ class Program:
 def lower(decoder: Decoder) -> Program:
     """The program of a whole decoding step, from token ids to logits. Raises UnsupportedModelError."""
     program, config = Program(), decoder.config
-    block, rotaries = config.stack.block, list(decoder.stack.rotaries)
-    if len(rotaries) > 1:
+    block, modules = config.stack.block, decoder.named_modules(prefix="model")
+    reason = unsupported_config(config, COMPILED_STEP) or unsupported_module(modules, STEP_MODULES | {FastBlock})
+    if reason is not None:
+        raise UnsupportedModelError(f"{reason}, which the compiled step does not implement")
+    if len(decoder.stack.rotaries) > 1:
         raise UnsupportedModelError("layers have different rotary angles")
-    if decoder.rotary_depends_on_length:
-        raise UnsupportedModelError("rotary angles depend on the length of each row")
-    if config.embedding.positions_at != "input":
-        raise UnsupportedModelError("position vectors are added to the inputs of q and k")
-    if block.condition is not None:
-        raise UnsupportedModelError("blocks are modulated by a condition")
-    if block.attention.score_bias is not None:
-        raise UnsupportedModelError("the score bias depends on q and k")
-    if decoder.embedding.segments is not None:
-        raise UnsupportedModelError("the decoder has segment embeddings")
     if isinstance(decoder.embedding.positions, LearnedPositions):
         program.float_address(decoder.embedding.positions.table.weight)
     residual = _embedding(program, decoder)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.engine.inplace import has_hooks
+from headway.engine.inplace import FastBlock, has_hooks
+from headway.engine.supported import PREFILL, unsupported_config
 from headway.layers.attention import Attention
 from headway.layers.block import Block
 from headway.layers.cache import BlockCache, KeyValueCache, LayerCache
@@ -19,18 +20,21 @@ from headway.layers.masks import NO_MASK, padding
 from headway.layers.positions import Positions, positions_of
 from headway.models.decoder import Decoder, last_positions
 from headway.models.heads import apply_head
+from headway.models.stack import Stack
 
 TAIL = 16  # tokens that the last block computes: a one-row GEMM uses another kernel and rounds differently
 
 
 def applies(decoder: Decoder, ids: Tensor, lengths: Sequence[int] | None) -> bool:
-    """Whether there is something to leave out, and no hook that would see that it is missing."""
+    """Whether there is something to leave out, in a decoder made of known parts, and no hook that would miss it."""
     blocks = decoder.stack.blocks
     if tail_start(ids, lengths) == 0 or not blocks or torch.is_grad_enabled() or decoder.training:
         return False
-    known = isinstance(blocks[-1], Block) and type(blocks[-1].attention) is Attention
-    norm = decoder.stack.final_norm
-    return known and not has_hooks(blocks[-1]) and not (norm is not None and has_hooks(norm))
+    norm, parts = decoder.stack.final_norm, (decoder, decoder.stack, blocks[-1], getattr(blocks[-1], "attention", None))
+    known = (Decoder, Stack, Block, FastBlock, Attention)
+    if any(type(part) not in known for part in parts) or unsupported_config(decoder.config, PREFILL) is not None:
+        return False
+    return not has_hooks(blocks[-1]) and not (norm is not None and has_hooks(norm))
 
 
 def tail_start(ids: Tensor, lengths: Sequence[int] | None) -> int:

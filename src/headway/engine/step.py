@@ -59,7 +59,7 @@ class FastStep:
                     return compiled.step(ids, cache, every=every)
         if not every and prefill.applies(self.decoder, ids, lengths):
             return prefill.prefill(self.decoder, ids, cache, lengths)
-        return Decoder.step(self.decoder, ids, cache, lengths=lengths, every=every)
+        return type(self.decoder).step(self.decoder, ids, cache, lengths=lengths, every=every)
 
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""Sampling and streaming: the model's distribution, a seed of one's own, and tokens as they come."""
+"""Sampling and streaming: the model's distribution, seeds, and tokens as they are chosen."""
 
 from dataclasses import replace
 
@@ -33,14 +33,24 @@ def test_samples_follow_the_models_distribution(gpt2):
 
 def test_second_tokens_do_not_depend_on_the_first_ones_number():
     """The numbers of one answer are independent of each other, and of its neighbours'."""
-    from headway.generation.sample import uniform_numbers
+    from headway.generation.sample import SAMPLE_STRIDE, UniformStream
 
-    rows = [(i, j) for i in range(200) for j in range(5)]
-    numbers = uniform_numbers(rows, replace(SAMPLES, max_new_tokens=2))
+    streams = [UniformStream(1 + i + SAMPLE_STRIDE * j) for i in range(200) for j in range(5)]
+    numbers = torch.tensor([[stream.next() for _ in range(2)] for stream in streams], dtype=torch.float64)
     assert len(numbers.unique()) == numbers.numel()
     for a, b in [(numbers[:, 0], numbers[:, 1]), (numbers[:-1, 0], numbers[1:, 0]), (numbers[:-5, 0], numbers[5:, 0])]:
         assert abs(stats.pearsonr(a, b).statistic) < 0.1
     assert stats.kstest(numbers.flatten(), "uniform").pvalue > 0.01
+
+
+def test_random_numbers_are_those_of_one_generator():
+    """Answers to a seed stay the same: the numbers are torch.rand of a generator with that seed, however many at
+    once."""
+    from headway.generation.sample import BLOCK, UniformStream
+
+    stream = UniformStream(7)
+    want = torch.rand(3 * BLOCK, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    assert [stream.next() for _ in range(3 * BLOCK)] == want.tolist()
 
 
 def test_a_seed_repeats_and_another_does_not(gpt2):
@@ -63,7 +73,7 @@ def test_more_samples_or_more_tokens_go_on_from_the_same(gpt2):
     assert longer.ids[:6] == one.ids
 
 
-def test_the_callers_random_state_is_left_alone(gpt2):
+def test_the_global_random_state_is_unchanged(gpt2):
     before = torch.get_rng_state()
     generate(gpt2.model, [PROMPT], SAMPLES)
     assert torch.equal(torch.get_rng_state(), before)
@@ -80,14 +90,14 @@ def test_the_narrowest_samples_are_greedy(gpt2, more):
 
 
 @pytest.fixture(scope="module")
-def speaker(tokenizer):
+def decoder(tokenizer):
     return tiny_decoder(len(tokenizer))
 
 
-def test_tokens_stream_as_they_are_written(speaker, tokenizer):
+def test_tokens_stream_as_they_are_chosen(decoder, tokenizer):
     chosen = GenerationSettings(max_new_tokens=12, temperature=1.0, seed=3, n=2, eos_ids=(8, 9, 10), logprobs=True)
     events = []
-    answers = generate(speaker, [[5], [6, 7]], chosen, tokenizer=tokenizer, on_token=events.append)
+    answers = generate(decoder, [[5], [6, 7]], chosen, tokenizer=tokenizer, on_token=events.append)
     for i, answer in enumerate(answers):
         for j, hypothesis in enumerate(answer):
             mine = [event for event in events if (event.request, event.sample) == (i, j)]
@@ -99,22 +109,22 @@ def test_tokens_stream_as_they_are_written(speaker, tokenizer):
             assert hypothesis.text == tokenizer.decode(hypothesis.ids[:-1] if ended else hypothesis.ids)
 
 
-def test_a_stop_text_ends_a_greedy_answer(speaker, tokenizer):
+def test_a_stop_string_ends_a_greedy_answer(decoder, tokenizer):
     free = GenerationSettings(max_new_tokens=20)
-    [[whole]] = generate(speaker, [[5]], free, tokenizer=tokenizer)
+    [[whole]] = generate(decoder, [[5]], free, tokenizer=tokenizer)
     stop = whole.text[7:10]  # three tokens
     events = []
-    [[cut]] = generate(speaker, [[5]], replace(free, stop=(stop,)), tokenizer=tokenizer, on_token=events.append)
+    [[cut]] = generate(decoder, [[5]], replace(free, stop=(stop,)), tokenizer=tokenizer, on_token=events.append)
     at = whole.text.find(stop)
     assert cut.finished_by == "stop" and cut.text == whole.text[:at] == "".join(event.text for event in events)
     assert cut.ids == whole.ids[: len(cut.ids)] and tokenizer.decode(cut.ids) == cut.text + stop
 
 
-def test_stop_texts_end_beams(speaker, tokenizer):
+def test_stop_strings_end_beams(decoder, tokenizer):
     free = GenerationSettings(max_new_tokens=20, beams=3, n=3)
-    [answer] = generate(speaker, [[5]], free, tokenizer=tokenizer)
+    [answer] = generate(decoder, [[5]], free, tokenizer=tokenizer)
     stop = answer[0].text[3:5]
-    [answer] = generate(speaker, [[5]], replace(free, stop=(stop,)), tokenizer=tokenizer)
+    [answer] = generate(decoder, [[5]], replace(free, stop=(stop,)), tokenizer=tokenizer)
     assert any(h.finished_by == "stop" for h in answer)
     for hypothesis in answer:
         assert stop not in hypothesis.text
@@ -122,9 +132,9 @@ def test_stop_texts_end_beams(speaker, tokenizer):
         assert whole == hypothesis.text + (stop if hypothesis.finished_by == "stop" else "")
 
 
-def test_text_of_beams_and_greedy_is_of_one_kind(speaker, tokenizer):
+def test_text_of_beams_and_greedy_is_decoded_alike(decoder, tokenizer):
     for chosen in (GenerationSettings(max_new_tokens=9), GenerationSettings(max_new_tokens=9, beams=2)):
         settings = replace(chosen, prefix=(10, 11), eos_ids=(2,))
-        [[hypothesis]] = generate(speaker, [[5]], settings, tokenizer=tokenizer)
+        [[hypothesis]] = generate(decoder, [[5]], settings, tokenizer=tokenizer)
         assert hypothesis.text == tokenizer.decode(hypothesis.ids)
-        assert generate(speaker, [[5]], settings)[0][0].text is None
+        assert generate(decoder, [[5]], settings)[0][0].text is None

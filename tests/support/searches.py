@@ -1,4 +1,4 @@
-"""What the tests of search share: prompts, settings, and the reference library's answers."""
+"""Shared by the tests of generation: prompts, settings, the reference library's answers, and models to compare with."""
 
 import torch
 
@@ -54,24 +54,59 @@ def ids_of(answers) -> list[list[list[int]]]:
 
 
 class Recomputed:
-    """The same model without a memory: it keeps the ids and reads them all again at every step."""
+    """The same model without keys and values: its cache holds ids, and every step computes each row from its first
+    token."""
 
     class Past:
-        def __init__(self):
-            self.ids = self.mask = None
+        can_truncate = True
+
+        def __init__(self, rows):
+            self.rows = rows
+
+        @property
+        def lengths(self):
+            return [len(row) for row in self.rows]
+
+        def __len__(self):
+            return len(self.rows)
 
         def select(self, rows):
-            self.ids, self.mask = self.ids[rows], self.mask[rows]
+            self.rows = [list(self.rows[row]) for row in rows]
+
+        def append_rows(self, other):
+            self.rows += other.rows
+
+        def truncate(self, lengths):
+            self.rows = [row[:length] for row, length in zip(self.rows, lengths, strict=True)]
 
     def __init__(self, model):
-        self.model, self.config, self.training = model, model.config, False
-        self.parameters = model.parameters
+        self.model = model
 
-    def new_cache(self, *, capacity=0):
-        return self.Past()
+    def __getattr__(self, name):
+        return getattr(self.model, name)
 
-    def step(self, ids, cache, *, mask=None):
-        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
-        cache.ids = ids if cache.ids is None else torch.cat([cache.ids, ids], 1)
-        cache.mask = mask if cache.mask is None else torch.cat([cache.mask, mask], 1)
-        return self.model(cache.ids, padding_mask=cache.mask).logits[:, -1]
+    def new_cache(self, rows, *, capacity=0):
+        return self.Past([[] for _ in range(rows)])
+
+    def step(self, ids, cache, *, lengths=None, every=False):
+        out = []
+        for past, new, length in zip(cache.rows, ids.tolist(), lengths or [ids.shape[1]] * len(ids), strict=True):
+            past += new[:length]
+            logits = self.model(torch.tensor([past])).logits[0]
+            out.append(logits[-ids.shape[1] :] if every else logits[-1])
+        return torch.stack(out)
+
+
+class Counted:
+    """A model that records the shapes of what it is fed."""
+
+    def __init__(self, model):
+        self.model = model
+        self.shapes: list[tuple[int, int]] = []  # (rows, tokens)
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def step(self, ids, cache, **options):
+        self.shapes.append(tuple(ids.shape))
+        return self.model.step(ids, cache, **options)

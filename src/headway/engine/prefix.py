@@ -65,15 +65,13 @@ class PrefixCache:
         cache.advance([length])
         return length
 
-    def store(self, model: Any, ids: Sequence[int], cache: object) -> None:
-        """Stores a copy of the first row of a cache, which holds `ids`."""
-        if not isinstance(cache, KeyValueCache) or cache.memory is not None or cache.lengths[0] < len(ids):
+    def store(self, model: Any, ids: Sequence[int], cache: object, row: int = 0) -> None:
+        """Stores a copy of the first tokens of a row of a cache, which are `ids`."""
+        if not isinstance(cache, KeyValueCache) or cache.memory is not None or cache.lengths[row] < len(ids):
             return
-        fresh = Entry(
-            weights_version(model),
-            tuple(ids),
-            [tuple(t[:1, :, : len(ids)].clone() for t in (each.keys, each.values)) for each in cache.layers],  # type: ignore[misc]
-        )
+        part = slice(row, row + 1), slice(None), slice(len(ids))
+        layers = [(layer.keys[part].clone(), layer.values[part].clone()) for layer in cache.layers]
+        fresh = Entry(weights_version(model), tuple(ids), layers)
         if fresh.nbytes > self.limit:
             return
         with self._lock:

@@ -1,9 +1,9 @@
-"""What a model still sees of a text that has outgrown its context: the first few tokens, which
-attention leans on whatever they say, and the last ones (attention sinks: Xiao et al. 2024, StreamingLLM).
+"""Texts longer than the context: the model sees the first few tokens (attention sinks) and the last ones (Xiao et al.
+2024, StreamingLLM).
 
-As in the paper, positions count what is seen, not where it stood. The paper turns each key anew at every step; here the
-text is read again, from the sinks and the later half, whenever the context is full. What is seen so depends on the
-text's length alone, and every score is the one that a fresh reading of it would give.
+As in the paper, positions count the tokens that are seen. The paper rotates every key again at each step; here the
+text is prefilled again, from the sinks and the later half, whenever the context is full. What is seen depends on the
+length of the text alone, and every score is that of a prefill of these tokens.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ SINKS = 4
 
 
 def sinks(context: int) -> int:
+    """Number of first tokens that are always seen."""
     return min(SINKS, context // 2)
 
 
-def left_out(length: int, context: int) -> int:
-    """How many tokens, behind the sinks, a text of `length` tokens is read without."""
+def dropped(length: int, context: int) -> int:
+    """Number of tokens, after the sinks, that are not seen of a text of `length` tokens."""
     stride = max(1, (context - sinks(context)) // 2)
     return 0 if length <= context else -((context - length) // stride) * stride
 
 
-def seen(ids: Sequence[int], context: int) -> list[int]:
+def visible(ids: Sequence[int], context: int) -> list[int]:
+    """The ids that are seen of a text."""
     first = sinks(context)
-    return [*ids[:first], *ids[first + left_out(len(ids), context) :]]
+    return [*ids[:first], *ids[first + dropped(len(ids), context) :]]
+
+
+def overflows(length: int, context: int) -> bool:
+    """Whether the last of `length` tokens makes more tokens invisible, so that the rest must be prefilled again."""
+    return dropped(length, context) > dropped(length - 1, context)

@@ -1,36 +1,36 @@
 """Beam search with length penalty and n best, and its diverse form (Vijayakumar et al. 2018).
 
-The scoring and the ends are the reference library's: of (ends + 1) · beams candidates a step, those that end count if
-they are among the first `beams`; the others run on.
+Scoring and stopping follow the reference library: of (ends + 1) · beams candidates per step, those that end count if
+they are among the first `beams`; the others continue.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.generation.constraints import Guide, restrict
 from headway.generation.coverage import Coverage
-from headway.generation.filters import counts, steer
-from headway.generation.outputs import FinishedBy, Hypothesis
-from headway.generation.prefill import Batch
-from headway.generation.settings import GenerationSettings
-from headway.generation.stop_criteria import Reader
+from headway.generation.filters import Filter, History, Row, States, apply, counts
+from headway.generation.outputs import Event, FinishedBy, Hypothesis
+from headway.generation.request import Request
+from headway.generation.sample import failed, nan_error
 
 
 @dataclass(frozen=True)
 class Beam:
-    """A sequence that runs on. `parent` is the place, in its group, of the one it continues."""
+    """An unfinished sequence. `parent` is the index, in its group, of the beam it continues."""
 
     score: float
     ids: list[int]
     logprobs: list[float]
     parent: int = 0
-    guide: Guide | None = None
+    states: States = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,154 +41,215 @@ class Finished:
 
 
 class Group:
-    """Beams that compete with each other: all of a request's, or a share of them when the search is diverse."""
+    """Beams that compete with each other: all beams of a request, or an equal part of them in diverse beam search."""
 
-    def __init__(self, width: int, settings: GenerationSettings, reader: Reader):
-        self.width, self.settings, self.reader = width, settings, reader
-        self.beams = [Beam(0.0, [], [], guide=reader.guide())]
+    def __init__(self, width: int, request: Request) -> None:
+        self.width, self.request, self.settings = width, request, request.settings
+        self.beams = [Beam(0.0, [], [], states=request.new_states())]
         self.finished: list[Finished] = []
-        self.fresh: list[int] = []  # the tokens just written
+        self.newest: list[int] = []  # the tokens that were just appended
         self.done = False
 
     @property
-    def guides(self) -> list[Guide | None]:
-        """One for each of the rows that are the group's."""
-        alive = [] if self.done else [beam.guide for beam in self.beams]
-        return alive + [None] * (self.width - len(alive))
+    def alive(self) -> list[Beam]:
+        return [] if self.done else self.beams
 
-    def advance(self, candidates: list[list[float]], *, vocab: int, extra: list[float]) -> None:
-        """`candidates`, best first: score, parent · vocab + token, the model's own log-probability. `extra` is added
+    def advance(self, candidates: list[list[float]], *, vocab: int, coverage: list[float]) -> None:
+        """`candidates`, best first: score, parent · vocab + token, the model's own log-probability. `coverage` is added
         to the score of a sequence that ends, by its parent."""
-        self.fresh = []
+        self.newest = []
         if self.done:
             return
         running: list[Beam] = []
         for rank, (score, place, logprob) in enumerate(candidates):
             if math.isnan(score):
-                raise HeadwayError(f"token {len(self.beams[0].ids)}: the model's scores are not numbers")
+                raise nan_error(len(self.beams[0].ids))
             if score == -math.inf:
                 break
             parent, token = divmod(int(place), vocab)
             old = self.beams[parent]
-            guide = None if old.guide is None else old.guide.copy()
-            beam = Beam(score, [*old.ids, token], [*old.logprobs, logprob], parent, guide)
-            by = self.reader.ended(beam.ids, guide)
+            states = {rule: state.copy() for rule, state in old.states.items()}
+            beam = Beam(score, [*old.ids, token], [*old.logprobs, logprob], parent, states)
+            by = self.request.criteria.finished(beam.ids, states.values())
             if by is None and len(running) < self.width:
                 running.append(beam)
             elif by is not None and rank < self.width:
-                self.finished.append(self._finish(beam, by, extra[parent]))
+                self.finished.append(self._finish(beam, by, coverage[parent]))
             else:
                 continue
             if by is None or by == "length":
-                self.fresh.append(token)
+                self.newest.append(token)
         if not running and not self.finished:
             self.finished = [
-                self._finish(beam, "exhausted", more) for beam, more in zip(self.beams, extra, strict=False)
+                self._finish(beam, "exhausted", more) for beam, more in zip(self.beams, coverage, strict=False)
             ]
         self.finished = sorted(self.finished, key=lambda done: -done.score)[: self.width]
         self.beams = running
         self.done = not running or self._no_better_to_come(running[0])
 
-    def _finish(self, beam: Beam, by: FinishedBy, extra: float) -> Finished:
-        return Finished(beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty + extra, beam, by)
+    def _finish(self, beam: Beam, by: FinishedBy, coverage: float) -> Finished:
+        return Finished(beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty + coverage, beam, by)
 
     def _no_better_to_come(self, best: Beam) -> bool:
         settings = self.settings
         if len(self.finished) < self.width or settings.early_stopping is True:
             return len(self.finished) == self.width
-        hopeful = settings.early_stopping == "never" and settings.length_penalty > 0
-        length = settings.max_new_tokens if hopeful else len(best.ids)
+        optimistic = settings.early_stopping == "never" and settings.length_penalty > 0
+        length = settings.max_new_tokens if optimistic else len(best.ids)
         return best.score / length**settings.length_penalty <= self.finished[-1].score
 
 
-def beam_search(
-    batch: Batch, settings: GenerationSettings, *, readers: list[Reader], coverage: Coverage | None = None
-) -> list[list[Hypothesis]]:
-    width = settings.beams // settings.groups
-    requests = [[Group(width, settings, reader) for _ in range(settings.groups)] for reader in readers]
-    batch.repeat(settings.beams)
-    if coverage is not None:
-        coverage.repeat(settings.beams)
-    live = requests
-    running = torch.full((len(live), settings.groups, width), -math.inf, device=batch.logits.device)
-    running[..., 0] = 0.0  # the other beams come to life when the first has continuations to give them
-    for step in range(settings.max_new_tokens):
-        advance(live, batch, settings, running=running, step=step, coverage=coverage)
-        rows, tokens, scores, still = [], [], [], []
-        for place, groups in enumerate(live):
-            if all(group.done for group in groups):
-                continue
-            still.append(groups)
-            for g, group in enumerate(groups):
-                base = (place * settings.groups + g) * width
-                alive = [] if group.done else group.beams
-                missing = width - len(alive)
-                rows += [base + beam.parent for beam in alive] + [base] * missing
-                tokens += [beam.ids[-1] for beam in alive] + [0] * missing
-                scores += [beam.score for beam in alive] + [-math.inf] * missing
-        if not still:
-            break
-        live = still
-        running = torch.tensor(scores, device=running.device).view(len(live), settings.groups, width)
-        batch.step(torch.tensor(tokens, device=running.device), rows=rows)
-        if coverage is not None:
-            coverage.step(rows)
-    return [best_of(groups, settings, reader) for groups, reader in zip(requests, readers, strict=True)]
+class BeamSearch:
+    """The beam search of one request: `beams` rows of the running batch. Rows of beams that do not exist (yet, or any
+    more) repeat another row and have score -inf."""
 
+    def __init__(self, request: Request) -> None:
+        self.request, settings = request, request.settings
+        self.rows = settings.beams
+        self.width = settings.beams // settings.groups
+        self.groups = [Group(self.width, request) for _ in range(settings.groups)]
+        penalty, source = settings.coverage_penalty, request.source
+        self.coverage = Coverage(penalty, len(source)) if penalty and source is not None else None
+        self._update_rows()
 
-def advance(
-    live: list[list[Group]],
-    batch: Batch,
-    settings: GenerationSettings,
-    *,
-    running: Tensor,
-    step: int,
-    coverage: Coverage | None,
-) -> None:
-    """One step of every group of every request, in the order of the groups."""
-    vocab = batch.logits.shape[1]
-    own = batch.logits.log_softmax(-1)
-    steered = steer(own, settings, ids=batch.ids, prompt=batch.prompt, new=step)
-    steered = restrict(steered, [guide for groups in live for group in groups for guide in group.guides])
-    if settings.renormalize:
-        steered = steered.log_softmax(-1)
-    extra = [0.0] * len(own) if coverage is None else coverage.penalties()
-    shape = *running.shape, vocab  # (request, group, beam, vocab)
-    steered, own = steered.view(shape), own.view(shape)
-    width = running.shape[2]
-    candidates = min(max(2, 1 + len(settings.end_ids)) * width, width * vocab)
-    each = min(candidates, vocab)  # no beam has more than these among the best of all
-    taken = torch.zeros(len(live), vocab, device=running.device)  # by the groups before
-    for g in range(settings.groups):
-        mine = (
-            steered[:, g] - settings.diversity_penalty * taken[:, None] if settings.diversity_penalty else steered[:, g]
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Searches with equal keys advance together."""
+        settings = self.request.settings
+        return (
+            settings.beams,
+            settings.groups,
+            len(settings.end_ids),
+            settings.diversity_penalty,
+            settings.renormalize,
         )
-        best, tokens = mine.topk(each)  # (request, beam, candidate)
-        values, where = (best + running[:, g, :, None]).flatten(1).topk(candidates)  # (request, candidate)
-        places = where // each * vocab + tokens.flatten(1).gather(1, where)
-        logprobs = own[:, g].flatten(1).gather(1, places)
-        table = torch.stack([values.double(), places.double(), logprobs.double()], -1).tolist()
-        for place, (groups, rows) in enumerate(zip(live, table, strict=True)):
-            base = (place * settings.groups + g) * width
-            groups[g].advance(rows, vocab=vocab, extra=extra[base : base + width])
-        if settings.diversity_penalty and g + 1 < settings.groups:
-            fresh = [groups[g].fresh + [-1] * (width - len(groups[g].fresh)) for groups in live]
-            taken += counts(torch.tensor(fresh, device=taken.device), vocab)
 
+    @property
+    def finished(self) -> bool:
+        return all(group.done for group in self.groups)
 
-def best_of(groups: list[Group], settings: GenerationSettings, reader: Reader) -> list[Hypothesis]:
-    finished = sorted((done for group in groups for done in group.finished), key=lambda done: -done.score)
-    out = []
-    for done in finished[: settings.n]:
-        text = reader.text(done.beam.ids)
-        out.append(
-            Hypothesis(
+    @property
+    def length(self) -> int:
+        """Tokens of prompt, forced prefix and unfinished answers."""
+        return len(self.request.ids) + max(len(beam.ids) for group in self.groups for beam in group.alive)
+
+    def cached_ids(self) -> list[int]:
+        """The ids that are in the cache of every row: the prompt."""
+        return self.request.ids
+
+    def row_ids(self) -> list[list[int]]:
+        """Prompt, forced prefix and answer of each row."""
+        alive = [[[*self.request.ids, *beam.ids] for beam in group.alive] for group in self.groups]
+        first = next(ids for group in alive for ids in group)
+        return [ids for group in alive for ids in (*group, *[first] * (self.width - len(group)))]
+
+    def history(self) -> dict[int, Row]:
+        """What filters see of each row whose beam exists."""
+        prompt = np.array(self.request.ids, dtype=np.int64)
+        out = {}
+        for g, group in enumerate(self.groups):
+            for place, beam in enumerate(group.alive):
+                ids = np.concatenate([prompt, np.array(beam.ids, dtype=np.int64)])
+                out[g * self.width + place] = Row(ids, self.request.prompt, len(beam.ids), beam.states)
+        return out
+
+    def advance(self, g: int, candidates: list[list[float]], *, vocab: int, coverage: list[float]) -> None:
+        """One step of group number `g`; see `Group.advance`."""
+        base = g * self.width
+        self.groups[g].advance(candidates, vocab=vocab, coverage=coverage[base : base + self.width])
+
+    def end_step(self) -> list[Event]:
+        """After all groups have advanced."""
+        self._update_rows()
+        return self._events() if self.finished else []
+
+    def _update_rows(self) -> None:
+        """For the batch: the row that each of the next rows continues, and its last token."""
+        self.parents: list[int] = []
+        self.tokens: list[int] = []
+        self.scores: list[float] = []
+        for g, group in enumerate(self.groups):
+            alive, base = group.alive, g * self.width
+            missing = self.width - len(alive)
+            self.parents += [base + beam.parent for beam in alive] + [base] * missing
+            self.tokens += [beam.ids[-1] if beam.ids else 0 for beam in alive] + [0] * missing
+            self.scores += [beam.score for beam in alive] + [-math.inf] * missing
+
+    def _events(self) -> list[Event]:
+        """The best finished sequences, best first."""
+        request, settings = self.request, self.request.settings
+        finished = sorted((done for group in self.groups for done in group.finished), key=lambda done: -done.score)
+        out = []
+        for sample, done in enumerate(finished[: settings.n]):
+            text = request.criteria.text(done.beam.ids)
+            hypothesis = Hypothesis(
                 ids=[*settings.prefix, *done.beam.ids],
                 score=done.score,
                 finished_by=done.by,
                 logprobs=[0.0] * len(settings.prefix) + done.beam.logprobs if settings.logprobs else None,
                 text=text,
-                fits=reader.fits(text),
+                fits=request.fits(text),
             )
-        )
-    return out
+            out.append(Event(request.id, sample, None, None, text or "", done.by, hypothesis))
+        return out
+
+
+def advance(searches: Sequence[BeamSearch], logits: Tensor) -> list[Event]:
+    """One step of searches with equal keys, in the order of their groups. logits: (search · beam, vocab)."""
+    failures: dict[BeamSearch, Exception] = {}
+    settings, vocab = searches[0].request.settings, logits.shape[1]
+    own = logits.log_softmax(-1)
+    scores = filtered(searches, own, failures)
+    if settings.renormalize:
+        scores = scores.log_softmax(-1)
+    coverage = [[0.0] * s.rows if s.coverage is None else s.coverage.penalties() for s in searches]
+    width = settings.beams // settings.groups
+    shape = len(searches), settings.groups, width
+    running = torch.tensor([s.scores for s in searches], device=logits.device).view(shape)
+    scores, own = scores.view(*shape, vocab), own.view(*shape, vocab)
+    candidates = min(max(2, 1 + len(settings.end_ids)) * width, width * vocab)
+    each = min(candidates, vocab)  # most candidates that one beam can have among the best of all
+    taken = torch.zeros(len(searches), vocab, device=logits.device)  # by the groups before
+    for g in range(settings.groups):
+        mine = scores[:, g]
+        if settings.diversity_penalty:
+            mine = mine - settings.diversity_penalty * taken[:, None]
+        best, tokens = mine.topk(each)  # (search, beam, candidate)
+        values, where = (best + running[:, g, :, None]).flatten(1).topk(candidates)  # (search, candidate)
+        places = where // each * vocab + tokens.flatten(1).gather(1, where)
+        logprobs = own[:, g].flatten(1).gather(1, places)
+        table = torch.stack([values.double(), places.double(), logprobs.double()], -1).tolist()
+        for search, rows, extra in zip(searches, table, coverage, strict=True):
+            if search not in failures:
+                try:
+                    search.advance(g, rows, vocab=vocab, coverage=extra)
+                except HeadwayError as error:
+                    failures[search] = error
+        if settings.diversity_penalty and g + 1 < settings.groups:
+            newest = [s.groups[g].newest + [-1] * (width - len(s.groups[g].newest)) for s in searches]
+            taken += counts(torch.tensor(newest, device=taken.device), vocab)
+    events: list[Event] = []
+    for search in searches:
+        events += [failed(search.request, failures[search])] if search in failures else search.end_step()
+    return events
+
+
+def filtered(searches: Sequence[BeamSearch], scores: Tensor, failures: dict[BeamSearch, Exception]) -> Tensor:
+    """Applies each request's filters to the rows of its beams; equal filters in one call. An exception raised by a
+    filter is stored for the searches that have it."""
+    groups: dict[tuple[Filter, ...], list[tuple[int, BeamSearch]]] = {}
+    for place, search in enumerate(searches):
+        if search.request.filters:
+            groups.setdefault(search.request.filters, []).append((place * search.rows, search))
+    for filters, members in groups.items():
+        rows = {base + row: seen for base, search in members for row, seen in search.history().items()}
+        try:
+            if len(rows) == len(scores):
+                scores = apply(filters, scores, History(list(rows.values()), scores.device))
+            else:
+                index = torch.tensor(list(rows), device=scores.device)
+                changed = apply(filters, scores[index], History(list(rows.values()), scores.device))
+                scores = scores.index_copy(0, index, changed)
+        except Exception as error:
+            failures |= dict.fromkeys((search for _, search in members), error)
+    return scores

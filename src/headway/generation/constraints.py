@@ -1,14 +1,14 @@
-"""Constraints: an answer that must match a regular expression or a JSON schema, whatever the model
-would rather write. The grammar is llguidance's business, which works on bytes; here its bytes meet our tokens.
+"""Constrained decoding: the answer matches a regular expression or a JSON schema.
 
-The promise is about the text as it is shown. A tokenizer that drops the space an answer begins with is therefore made
-to write one, and one whose tokens do not add up to its text is refused.
+llguidance parses the grammar and works on bytes; this module maps its bytes to the tokenizer's tokens. The constraint
+holds for the decoded text. For a tokenizer that drops the first space of a text the grammar therefore requires one more
+space, and a tokenizer whose tokens do not concatenate to its text is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,19 +17,25 @@ import torch
 from torch import Tensor
 
 from headway.errors import ConfigError, HeadwayError, InputError
+from headway.generation.filters import History
 from headway.generation.settings import GenerationSettings
 from headway.preprocess.text import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-JSON_STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # as json.dumps writes
-PROBE = 200  # tokens, to see whether a tokenizer's tokens add up to its text
+JSON_STYLE: Any = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}  # the format of json.dumps
+PROBE = 200  # tokens decoded to check that a tokenizer's tokens concatenate to its text
 
 
 class Vocabulary:
-    """A tokenizer as llguidance wants it: bytes of each token, the special ones apart. Behind the tokenizer's own come
-    the single bytes it lacks, so that any text can be spelled, and an end; no model ever writes these."""
+    """A tokenizer in the form llguidance expects: the bytes of each token, and which tokens are special. After the
+    tokenizer's own tokens come the single bytes it lacks, so that any text can be encoded, and an end token; these are
+    never generated."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -41,50 +47,51 @@ class Vocabulary:
         self.size = len(tokenizer)
         own = [tokenizer.bytes_of(i) for i in range(self.size)]
         self.drops_first_space = _check(tokenizer, own)
-        self._ids = {spelled: i for i, spelled in enumerate(own) if i not in tokenizer.special_ids}
+        self._ids = {data: i for i, data in enumerate(own) if i not in tokenizer.special_ids}
         self._longest = max(map(len, self._ids), default=0)
         missing = [bytes([byte]) for byte in range(256) if bytes([byte]) not in self._ids]
         self.tokens = [*own, *missing, b"<end>"]
         self.eos_token_id = len(self.tokens) - 1
         self.special_token_ids = [*sorted(tokenizer.special_ids), self.eos_token_id]
-        self._byte_ids = {spelled: self.size + i for i, spelled in enumerate(missing)} | self._ids
+        self._byte_ids = {data: self.size + i for i, data in enumerate(missing)} | self._ids
         self.compiled = LLTokenizer(cast(Any, self), slices=[])
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """The tokens of a text that must come next: the tokenizer's own choice, where that spells the text as it stands
-        and not with a space before it; else the longest first."""
-        wanted = text.encode() if isinstance(text, str) else text
+        """Tokens of a text that must come next: the tokenizer's own encoding where its bytes are exactly that text (no
+        space added in front); otherwise the longest matching token first."""
+        target = text.encode() if isinstance(text, str) else text
         for before in ("", "\n"):
-            given = self._tokenizer.encode(before, special=False) if before else []
-            ids = self._tokenizer.encode(before + wanted.decode(errors="ignore"), special=False)
-            if ids[: len(given)] == given and b"".join(self.tokens[i] for i in ids[len(given) :]) == wanted:
-                return ids[len(given) :]
-        return self._longest_first(wanted)
+            skipped = self._tokenizer.encode(before, special=False) if before else []
+            ids = self._tokenizer.encode(before + target.decode(errors="ignore"), special=False)
+            if ids[: len(skipped)] == skipped and b"".join(self.tokens[i] for i in ids[len(skipped) :]) == target:
+                return ids[len(skipped) :]
+        return self._longest_first(target)
 
-    def _longest_first(self, wanted: bytes) -> list[int]:
+    def _longest_first(self, target: bytes) -> list[int]:
         out: list[int] = []
         at = 0
-        while at < len(wanted):
-            lengths = range(min(self._longest, len(wanted) - at), 0, -1)
-            size = next((n for n in lengths if wanted[at : at + n] in self._ids), None)
+        while at < len(target):
+            lengths = range(min(self._longest, len(target) - at), 0, -1)
+            size = next((n for n in lengths if target[at : at + n] in self._ids), None)
             if size is None:
                 return out
-            out.append(self._ids[wanted[at : at + size]])
+            out.append(self._ids[target[at : at + size]])
             at += size
         return out
 
-    def spell(self, data: bytes) -> list[int]:
+    def byte_ids(self, data: bytes) -> list[int]:
+        """One id per byte."""
         return [self._byte_ids[data[at : at + 1]] for at in range(len(data))]
 
 
 class Grammar:
-    """What every answer of a call must match. `fresh` below: the answer begins a text, and does not go on with one."""
+    """The grammar of a regular expression or a JSON schema over a tokenizer's tokens."""
 
     def __init__(self, settings: GenerationSettings, tokenizer: Tokenizer) -> None:
         from llguidance import LLMatcher
 
         self.vocabulary = _vocabulary(tokenizer)
-        self.settings = settings
+        self.prefix, self.end_ids = settings.prefix, settings.end_ids
         if settings.regex is not None:
             self._name, source = "regex", LLMatcher.grammar_from_regex(settings.regex)
         else:
@@ -103,56 +110,76 @@ class Grammar:
             raise ConfigError(f"{self._name} cannot be used: {_first_lines(matcher.get_error())}")
         return matcher
 
-    def guide(self, *, fresh: bool) -> Guide:
-        guide = Guide((self._spaced if fresh else self._plain).deep_copy(), self)
-        for token in self.settings.prefix:
-            if not guide.take(token):
-                raise InputError(f"settings.prefix does not fit the {self._name}: {guide.matcher.get_error()}")
-        return guide
+    def new_state(self, *, begins_text: bool) -> GrammarState:
+        """State of an answer that has only the forced prefix. `begins_text`: no text precedes the answer."""
+        state = GrammarState((self._spaced if begins_text else self._plain).deep_copy(), self)
+        for token in self.prefix:
+            if not state.push(token):
+                raise InputError(f"settings.prefix does not fit the {self._name}: {state.matcher.get_error()}")
+        return state
 
-    def fits(self, text: str) -> bool:
-        """Whether a whole text is what was asked for."""
+    def matches(self, text: str) -> bool:
+        """Whether a whole text satisfies the constraint."""
         matcher = self._plain.deep_copy()
-        return matcher.consume_tokens(self.vocabulary.spell(text.encode())) and matcher.is_accepting()
+        return matcher.consume_tokens(self.vocabulary.byte_ids(text.encode())) and matcher.is_accepting()
 
 
-class Guide:
-    """Where one answer stands in the grammar."""
+class GrammarState:
+    """Position of one answer in the grammar."""
 
     def __init__(self, matcher: LLMatcher, grammar: Grammar) -> None:
         self.matcher, self.grammar = matcher, grammar
 
     @property
     def complete(self) -> bool:
-        """Nothing more can follow."""
+        """Whether the answer matches and no token may follow."""
         return self.matcher.is_accepting() and self.matcher.is_stopped()
 
     def allowed(self, vocab: int) -> Tensor:
-        """(vocab), True = may come next. What ends an answer may come when the answer is whole."""
+        """(vocab), True = may come next. End ids are allowed where the answer matches as it is."""
         bits = np.frombuffer(self.matcher.compute_bitmask(), dtype=np.uint8)
         if self.matcher.is_error():
             raise HeadwayError(f"the constraint cannot be followed further: {_first_lines(self.matcher.get_error())}")
         size = min(vocab, self.grammar.vocabulary.size)
         out = torch.zeros(vocab, dtype=torch.bool)
         out[:size] = torch.from_numpy(np.unpackbits(bits, count=size, bitorder="little").astype(bool))
-        out[[i for i in self.grammar.settings.end_ids if i < vocab]] = self.matcher.is_accepting()
+        out[[i for i in self.grammar.end_ids if i < vocab]] = self.matcher.is_accepting()
         return out
 
-    def take(self, token: int) -> bool:
+    def push(self, token: int) -> bool:
         return self.matcher.consume_token(token)
 
-    def copy(self) -> Guide:
-        return Guide(self.matcher.deep_copy(), self.grammar)
+    def copy(self) -> GrammarState:
+        return GrammarState(self.matcher.deep_copy(), self.grammar)
 
 
-def restrict(scores: Tensor, guides: Sequence[Guide | None]) -> Tensor:
-    """(row, vocab): what a row's guide does not allow scores -inf. A row without one is left alone."""
-    if not any(guides):
-        return scores
-    vocab = scores.shape[1]
-    anything = torch.ones(vocab, dtype=torch.bool)
-    allowed = torch.stack([anything if guide is None else guide.allowed(vocab) for guide in guides])
-    return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+@dataclass(frozen=True)
+class Constraint:
+    """The filter that allows only tokens which continue a match of the grammar."""
+
+    grammar: Grammar
+    begins_text: bool
+
+    def new_state(self) -> GrammarState:
+        return self.grammar.new_state(begins_text=self.begins_text)
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        states = cast(list[GrammarState], history.states(self))
+        allowed = torch.stack([state.allowed(scores.shape[1]) for state in states])
+        return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+
+
+def grammar_of(settings: GenerationSettings, tokenizer: Tokenizer) -> Grammar:
+    """The grammar of the settings' constraint; the last few are kept."""
+    key = GenerationSettings(
+        regex=settings.regex, json_schema=settings.json_schema, prefix=settings.prefix, stop_ids=settings.end_ids
+    )
+    return _grammar(key, tokenizer)
+
+
+@lru_cache(maxsize=16)
+def _grammar(settings: GenerationSettings, tokenizer: Tokenizer) -> Grammar:
+    return Grammar(settings, tokenizer)
 
 
 @lru_cache(maxsize=4)
@@ -161,14 +188,14 @@ def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 
 
 def _check(tokenizer: Tokenizer, own: list[bytes]) -> bool:
-    """Whether the tokenizer drops the space that its text begins with."""
+    """Whether the tokenizer drops the first space of a text. Raises if its tokens do not concatenate to its text."""
     plain = [i for i in range(len(own)) if i not in tokenizer.special_ids and own[i].isascii()]
     spaced = [i for i in plain if own[i][:1] == b" " and own[i].strip()]
     shown = tokenizer.decode([*spaced[:1], *plain[:PROBE]], skip_special=False)
-    spelled = b"".join(own[i] for i in [*spaced[:1], *plain[:PROBE]]).decode(errors="replace")
-    if shown not in (spelled, spelled.removeprefix(" ")):
-        raise InputError("a constraint needs a tokenizer whose tokens add up to its text, and this one's do not")
-    return shown != spelled
+    expected = b"".join(own[i] for i in [*spaced[:1], *plain[:PROBE]]).decode(errors="replace")
+    if shown not in (expected, expected.removeprefix(" ")):
+        raise InputError("a constraint needs a tokenizer whose tokens concatenate to its text; this tokenizer's do not")
+    return shown != expected
 
 
 def _first_lines(message: str) -> str:

@@ -1,228 +1,259 @@
-"""The batch of rows that a model is writing, and how it begins."""
+"""Prefill: prompts are read into caches of their own, in chunks between the decode steps of the running rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
-from headway.generation.attention_sinks import left_out, seen
-from headway.generation.prompt_lookup import Lookahead, exact
-from headway.generation.prompts import Answers, Cache, Continues, Model, read, read_apart
-from headway.generation.settings import GenerationSettings, tokens_left
+from headway.generation.attention_sinks import visible
+from headway.generation.beam import BeamSearch
+from headway.generation.coverage import CrossAttention
+from headway.generation.request import Request
+from headway.generation.sample import Answer
 
-Sources = Sequence[Sequence[int]] | Tensor  # ids; or what else the encoder reads, one row a request
+CHUNK = 512  # most tokens of a prompt in one pass
+PADDING = 0.25  # most padding of a batch, relative to its tokens
+SHARED = 16  # common first tokens of all prompts that are worth a pass of their own
 
 
 class Prefixes(Protocol):
-    """Remembers what past requests began with."""
+    """Keeps the keys and values of past requests."""
 
-    def restore(self, model: Any, ids: Sequence[int], cache: object) -> int:
-        """Fills an empty cache with what is known of the beginning of `ids`; how many of them."""
+    def restore(self, model: Any, ids: Sequence[int], cache: Any) -> int:
+        """Fills an empty cache of one row with the longest known beginning of `ids`; returns its number of tokens."""
 
-    def store(self, model: Any, ids: Sequence[int], cache: object) -> None: ...
+    def store(self, model: Any, ids: Sequence[int], cache: Any, row: int = 0) -> None:
+        """Stores keys and values of `ids`, which are the first tokens of a row."""
 
 
-class Batch:
-    """Rows being written: the cache, the ids so far, and the scores of what may come next. With a `window`, a row that
-    outgrows so many tokens is read again, shortened. With `room`, a row that is alone may look ahead as far as that,
-    guessing by what it has written and by `grounds`."""
+class Entry:
+    """Rows of one request to be prefilled: its prompt, which all its answers or beams continue; or, after the context
+    overflowed, what is still visible of each row."""
 
-    def __init__(
-        self,
-        model: Model,
-        cache: Cache,
-        *,
-        ids: Tensor,
-        mask: Tensor | None,
-        prompt: int,
-        logits: Tensor | None,
-        window: int | None = None,
-        room: int = 0,
-        grounds: Sequence[int] = (),
-    ):
-        self.model, self.cache, self.prompt, self.window = model, cache, prompt, window
-        self.room, self.grounds = room, grounds
-        self._ahead: Lookahead | None = None
-        self.ids = ids if mask is None else ids.masked_fill(~mask, -1)  # (row, length), -1 = padding
-        self.lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
-        if logits is None:
-            self._read_again()
+    def __init__(self, request: Request, units: Sequence[Answer | BeamSearch], rows: Iterable[Sequence[int]]) -> None:
+        self.request, self.units = request, units
+        self.rows = [list(row) if request.window is None else visible(row, request.window) for row in rows]
+        self.source = 0 if request.source is None else len(request.source)
+        self.tokens = sum(map(len, self.rows)) + self.source
+
+    @property
+    def copies(self) -> int:
+        """How many rows of the running batch continue each prefilled row."""
+        return sum(unit.rows for unit in self.units) // len(self.rows)
+
+
+class Job:
+    """Entries that are prefilled in one cache. The first `shared` tokens, equal in all rows, are read once."""
+
+    def __init__(self, entries: Sequence[Entry], *, shared: int = 0) -> None:
+        self.entries, self.shared = list(entries), shared
+        self.cache: Any = None
+        self.position = 0  # tokens of each row that are in the cache
+        self.attention: Tensor | None = None  # of each row's last token on the source, for the coverage penalty
+
+    @property
+    def rows(self) -> list[list[int]]:
+        return [row for entry in self.entries for row in entry.rows]
+
+    @property
+    def started(self) -> bool:
+        return self.cache is not None
+
+    def start(self, model: Any, device: torch.device) -> None:
+        capacity = max(entry.request.capacity for entry in self.entries)
+        if not model.reads_source:
+            self.cache = model.new_cache(1 if self.shared else len(self.rows), capacity=capacity)
+            return
+        sources: list[Any] = [entry.request.source for entry in self.entries]
+        if isinstance(sources[0], Tensor):
+            inputs, mask = torch.stack(sources).to(device), None
         else:
-            self.logits = logits
+            inputs, mask = padded(sources, device=device)
+        self.cache = model.encode_to_cache(inputs, padding_mask=mask, capacity=capacity)
+        if len(self.rows) > len(self.entries):
+            self.cache.select([i for i, entry in enumerate(self.entries) for _ in entry.rows])
 
-    def repeat(self, times: int) -> None:
-        """Each row `times` times over, side by side, before anything is written."""
-        rows = [row for row in range(len(self.ids)) for _ in range(times)]
-        self._select(rows)
-        self.logits = self.logits[rows]
+    def advance(
+        self, model: Any, columns: int, device: torch.device, attention: CrossAttention | None
+    ) -> Tensor | None:
+        """Reads the next tokens of each row: at most `columns` if the rows have one length, else all. Returns the
+        logits (row, vocab) after the last token, or None if tokens are left."""
+        rows = self.rows
+        if self.position < self.shared:
+            end = min(self.position + columns, self.shared)
+            model.step(torch.tensor([rows[0][self.position : end]], device=device), self.cache)
+            self.position = end
+            if end == self.shared:
+                self.cache.select([0] * len(rows))
+            return None
+        left = [row[self.position :] for row in rows]
+        lengths = list(map(len, left))
+        width, ragged = max(lengths), min(lengths) < max(lengths)
+        if width > columns and not ragged:
+            left, width = [row[:columns] for row in left], columns
+        ids, _ = padded(left, device=device)
+        with attention or nullcontext():
+            logits = model.step(ids, self.cache, lengths=lengths if ragged else None)
+        self.position += width
+        if not ragged and self.position < len(rows[0]):
+            return None
+        self.attention = None if attention is None else attention.weights
+        return logits.float()
 
-    def step(self, tokens: Tensor, *, rows: list[int]) -> None:
-        """Writes `tokens` (row) behind the rows that live on, which may be fewer, repeated and in another order."""
-        self._select(rows)
-        self.ids = torch.cat([self.ids, tokens[:, None]], dim=1)
-        self.lengths = [length + 1 for length in self.lengths]
-        if self.window is not None and any(
-            left_out(n, self.window) > left_out(n - 1, self.window) for n in self.lengths
-        ):
-            self._read_again()
-        else:
-            self.logits = self._next(tokens).float()
 
-    def _next(self, tokens: Tensor) -> Tensor:
-        if len(tokens) > 1 or not self.room:
-            return self.model.step(tokens[:, None], self.cache)
-        if self._ahead is None:
-            seen = [*self.grounds, -1, *self.ids[0, -self.lengths[0] : -1].tolist()]
-            cache: Any = self.cache
-            self._ahead = Lookahead(self.model, cache, seen=seen, room=self.room, device=tokens.device)
-        return self._ahead.step(int(tokens[0]))
+class PrefillQueue:
+    """Prompts waiting to be read, in turns: each has at most one chunk before the next one's turn."""
 
-    def _select(self, rows: list[int]) -> None:
-        if rows != list(range(len(self.ids))):  # else all stay as they are, and nothing is copied
-            self.cache.select(rows)
-            self.ids = self.ids[rows]
-            self.lengths = [self.lengths[row] for row in rows]
+    def __init__(self, model: Any, *, budget: int | None, prefixes: Prefixes | None, device: torch.device) -> None:
+        """`budget`: most tokens per step (None: no limit)."""
+        self.model, self.budget, self.prefixes, self.device = model, budget, prefixes, device
+        self._jobs: deque[Job] = deque()
 
-    def _read_again(self) -> None:
-        """Every row, each as much of it as the window shows: a function of its own length, whatever its company."""
-        assert self.window is not None
-        rows = [
-            seen(row[len(row) - length :], self.window)
-            for row, length in zip(self.ids.tolist(), self.lengths, strict=True)
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, entry: Entry) -> None:
+        self._jobs.append(Job([entry]))
+
+    def remove(self, request: Request) -> None:
+        for job in self._jobs:
+            job.entries = [entry for entry in job.entries if entry.request is not request]
+        self._jobs = deque(job for job in self._jobs if job.entries)
+
+    def clear(self) -> None:
+        self._jobs.clear()
+
+    def run(self, attention: CrossAttention | None) -> Iterator[tuple[Job, Tensor | Exception]]:
+        """One step: yields jobs whose rows are complete, with the logits after their last tokens; or with an exception,
+        if the model raised one. `attention` records cross-attention where a request needs it."""
+        budget = 10**12 if self.budget is None else self.budget
+        self._share(budget)
+        whole, spent = list[Job](), 0
+        for _ in range(len(self._jobs)):
+            if spent >= budget:
+                break
+            job = self._jobs.popleft()
+            if not job.started and not job.shared:
+                self._restore(job)
+            if self._is_whole(job):
+                [entry] = job.entries
+                if spent and spent + entry.tokens > budget:
+                    self._jobs.appendleft(job)
+                    break
+                whole.append(job)
+                spent += entry.tokens
+                continue
+            before = job.position
+            result = self._advance(job, budget - spent, attention)
+            spent += (job.position - before) * (1 if job.position <= job.shared else len(job.rows))
+            if result is None:
+                self._jobs.append(job)
+            else:
+                yield job, result
+        for job in self._batches(whole):
+            result = self._advance(job, CHUNK, attention)
+            assert result is not None
+            yield job, result
+
+    def _advance(self, job: Job, budget: int, attention: CrossAttention | None) -> Tensor | Exception | None:
+        """With an unlimited budget, to the end."""
+        columns = max(1, min(CHUNK, budget // len(job.rows)))
+        if self.model.rotary_depends_on_length:
+            columns = 10**12
+        wanted = attention if any(e.request.settings.coverage_penalty for e in job.entries) else None
+        try:
+            if not job.started:
+                job.start(self.model, self.device)
+            result = job.advance(self.model, columns, self.device, wanted)
+            while result is None and (self.budget is None or job.position == job.shared):
+                result = job.advance(self.model, columns, self.device, wanted)
+            return result
+        except Exception as error:
+            return error
+
+    def _is_whole(self, job: Job) -> bool:
+        """Whether it is a fresh prompt that one pass can read, alone or in a batch."""
+        if job.started or job.shared or len(job.entries[0].rows) > 1:
+            return False
+        limit = CHUNK if self.budget is None else min(CHUNK, self.budget)
+        return len(job.entries[0].rows[0]) <= limit or self.model.rotary_depends_on_length
+
+    def _restore(self, job: Job) -> None:
+        """Starts from the keys and values of a past request, if one began like this one."""
+        [entry] = job.entries
+        if self.prefixes is None or self.model.reads_source or entry.request.window is not None:
+            return
+        cache = self.model.new_cache(1, capacity=entry.request.capacity)
+        known = self.prefixes.restore(self.model, entry.rows[0], cache)
+        if known:
+            job.cache, job.position = cache, known
+
+    def _share(self, budget: int) -> None:
+        """Joins the fresh prompts to one job if all of them begin with the same tokens and that saves work."""
+        fresh = [
+            job
+            for job in self._jobs
+            if not job.started and not job.shared and len(job.rows) == 1 and job.entries[0].request.window is None
         ]
-        if self.model.reads_source:
-            cast(Any, self.cache).truncate([0] * len(rows))
-            self.logits = read(self.model, rows, self.cache)
-        else:
-            self.cache, self.logits = read_apart(self.model, rows, capacity=self.window)
+        if (
+            len(fresh) < 2
+            or self.model.reads_source
+            or self.prefixes is not None
+            or self.model.rotary_depends_on_length
+        ):
+            return
+        rows = [job.rows[0] for job in fresh]
+        equal = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))
+        shared = min(sum(1 for _ in equal), min(map(len, rows)) - 1)
+        rest = max(map(len, rows)) - shared
+        saved = sum(map(len, rows)) - (shared + rest * len(rows))
+        if shared >= SHARED and saved > 0 and rest <= CHUNK and rest * len(rows) <= budget:
+            self._jobs = deque(job for job in self._jobs if job not in fresh)
+            self._jobs.append(Job([entry for job in fresh for entry in job.entries], shared=shared))
+
+    def _batches(self, jobs: Sequence[Job]) -> Iterator[Job]:
+        """Jobs of similar lengths together. With sources, the prompts of a batch have one length (and are short), and
+        the sources are what is padded."""
+        if not self.model.reads_source:
+            lengths = [len(job.rows[0]) for job in jobs]
+            for group in similar(lengths, padding=0.0 if self.model.rotary_depends_on_length else PADDING):
+                yield Job([jobs[i].entries[0] for i in group])
+            return
+        kinds: dict[tuple[object, ...], list[Entry]] = {}
+        for job in jobs:
+            [entry] = job.entries
+            source = entry.request.source
+            shape = source.shape if isinstance(source, Tensor) else None
+            kinds.setdefault((len(entry.rows[0]), shape), []).append(entry)
+        for entries in kinds.values():
+            for group in similar([entry.source for entry in entries]):
+                yield Job([entries[i] for i in group])
 
 
-def start(
-    model: Model,
-    prompts: Sequence[Sequence[int]],
-    settings: GenerationSettings,
-    *,
-    sources: Sources | None,
-    prefixes: Prefixes | None = None,
-) -> Batch:
-    """Reads sources and prompts, each once however many answers are wanted."""
-    check(model, prompts, settings, sources=sources)
-    device = next(model.parameters()).device
-    begun = [[*prompt, *settings.prefix] for prompt in prompts]
-    ids, mask = padded(begun, device=device, left=True)
-    window = context_of(model) if settings.overflow == "window" else None
-    capacity = min(ids.shape[1] + settings.max_new_tokens - 1, window or 10**9)
-    again = window is not None and max(map(len, begun)) > window
-    logits = None
-    if sources is not None:
-        assert isinstance(model, Answers)
-        given, given_mask = (
-            (sources.to(device), None) if isinstance(sources, Tensor) else padded(sources, device=device)
-        )
-        cache: Any = model.encode_to_cache(given, padding_mask=given_mask, capacity=capacity)
-        logits = None if again else read(model, begun, cache)
-    elif again:
-        cache = cast(Any, model).new_cache(len(begun))
-    elif prefixes is not None and len(prompts) == 1 and window is None:
-        cache = cast(Any, model).new_cache(1, capacity=capacity)
-        known = prefixes.restore(model, begun[0], cache)
-        logits = read(model, [begun[0][known:]], cache)
-    else:
-        cache, logits = read_apart(model, begun, capacity=capacity)
-    alone = len(prompts) == 1 and window is None
-    guesses = settings.speculate and settings.beams == 1 and window is None and exact(model, cache)
-    return Batch(
-        model,
-        cache,
-        ids=ids,
-        mask=mask,
-        prompt=ids.shape[1] - len(settings.prefix),
-        logits=logits,
-        window=window,
-        room=capacity if guesses else 0,
-        grounds=sources[0] if alone and not isinstance(sources, Tensor | None) and shares_tokens(model) else (),
-    )
+def similar(lengths: Sequence[int], *, padding: float = PADDING) -> list[list[int]]:
+    """Indices in groups, the longest first; the padding of a group is at most a share of its tokens."""
+    groups: list[list[int]] = []
+    longest = tokens = 0
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        tokens += lengths[i]
+        if not groups or longest * (len(groups[-1]) + 1) > (1 + padding) * tokens:
+            groups.append([])
+            longest = tokens = lengths[i]
+        groups[-1].append(i)
+    return groups
 
 
-def shares_tokens(model: Model) -> bool:
-    """Whether a source's ids mean the same in its answer."""
-    return getattr(model.config, "shared_embedding", False)
-
-
-def padded(rows: Sequence[Sequence[int]], *, device: torch.device, left: bool = False) -> tuple[Tensor, Tensor | None]:
-    """(ids, mask), both (row, length); no mask when all rows are of one length."""
-    longest = max(len(row) for row in rows)
-    gaps = [[0] * (longest - len(row)) for row in rows]
-    both = [[*gap, *row] if left else [*row, *gap] for row, gap in zip(rows, gaps, strict=True)]
-    ids = torch.tensor(both, dtype=torch.long, device=device)
-    if not any(gaps):
+def padded(rows: Sequence[Sequence[int]], *, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """(ids, padding mask), both (row, length), padded on the right; no mask if all rows have one length."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.long, device=device)
+    if min(map(len, rows)) == longest:
         return ids, None
     lengths = torch.tensor([len(row) for row in rows], device=device)[:, None]
-    column = torch.arange(longest, device=device)[None]
-    return ids, column >= longest - lengths if left else column < lengths
-
-
-# ---------------------------------------------------------------------------------------- refusals
-
-
-def check(
-    model: Model, prompts: Sequence[Sequence[int]], settings: GenerationSettings, *, sources: Sources | None
-) -> None:
-    if model.training:
-        raise InputError(
-            "the model is in training mode, where dropout would garble the answer: call model.eval() first"
-        )
-    check_sources(model, sources, count=len(prompts))
-    config = getattr(model.config, "decoder", model.config)
-    check_ids("prompt", prompts, vocab=config.embedding.vocab)
-    check_ids("settings.prefix", [settings.prefix], vocab=config.embedding.vocab, may_be_empty=True)
-    forced = [*settings.forced_eos_ids, *([] if settings.forced_bos_id is None else [settings.forced_bos_id])]
-    check_ids("settings.forced", [forced], vocab=config.embedding.vocab, may_be_empty=True)
-    longest = max(range(len(prompts)), key=lambda i: len(prompts[i]))
-    given = len(prompts[longest]) + len(settings.prefix)
-    context = context_of(model)
-    left = None if context is None else tokens_left(context, given)
-    if left is not None and settings.max_new_tokens > left and settings.overflow == "error":
-        raise InputError(
-            f"prompt {longest} has {given} tokens, and max_new_tokens is {settings.max_new_tokens}, but the model's "
-            f"context is {context} tokens, which leaves {left}; shorten one of them, or drop the oldest tokens "
-            "(overflow 'window')"
-        )
-
-
-def context_of(model: Model) -> int | None:
-    """The tokens that prompt and answer may have together; None: no limit."""
-    return getattr(getattr(model.config, "decoder", model.config), "context", None)
-
-
-def check_sources(model: Model, sources: Sources | None, *, count: int) -> None:
-    name = type(model).__name__
-    if sources is None:
-        if not isinstance(model, Continues):
-            raise InputError(f"{name} reads a source before it writes: give sources, one for each prompt")
-        return
-    if not isinstance(model, Answers):
-        raise InputError(f"{name} writes on from a prompt and reads no source: leave sources out")
-    if len(sources) != count:
-        raise InputError(f"there are {len(sources)} sources but {count} prompts: give one prompt for each source")
-    if isinstance(sources, Tensor):
-        return
-    embedding = getattr(model.config, "encoder", model.config).embedding
-    check_ids("source", sources, vocab=embedding.vocab)
-    limit = getattr(getattr(embedding, "positions", None), "count", None) or None
-    longest = max(range(count), key=lambda i: len(sources[i]))
-    if limit is not None and len(sources[longest]) > limit:
-        raise InputError(f"source {longest} has {len(sources[longest])} tokens, but the model reads at most {limit}")
-
-
-def check_ids(what: str, rows: Sequence[Sequence[int]], *, vocab: int, may_be_empty: bool = False) -> None:
-    for i, row in enumerate(rows):
-        if not row and not may_be_empty:
-            raise InputError(f"{what} {i} is empty: it needs at least one token to go on from")
-        wrong = next((token for token in row if not 0 <= token < vocab), None)
-        if wrong is not None:
-            raise InputError(f"{what} {i} contains id {wrong}, which is not in the model's vocabulary of {vocab}")
+    return ids, torch.arange(longest, device=device)[None] < lengths

@@ -1,136 +1,221 @@
-"""Greedy search and sampling: one token a row and step. A row that is finished leaves the batch."""
+"""Greedy search and sampling: one token per row and step."""
 
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.generation.constraints import Guide, restrict
-from headway.generation.filters import draw, narrow, steer
-from headway.generation.outputs import FinishedBy, Hypothesis, OnToken, Token
-from headway.generation.prefill import Batch
-from headway.generation.settings import GenerationSettings
-from headway.generation.stop import ended_by_id
-from headway.generation.stop_criteria import Reader
+from headway.generation.filters import Filter, History, Row, apply
+from headway.generation.outputs import Event, FinishedBy, Hypothesis
+from headway.generation.request import Request
+from headway.generation.sampling_filters import draw
+
+SAMPLE_STRIDE = 0x9E3779B1  # odd and large: the samples of neighbouring seeds do not share a seed
+BLOCK = 64  # random numbers made at once
 
 
-@dataclass
-class Row:
-    """One answer being written."""
+class UniformStream:
+    """The random numbers of one answer, in [0, 1): they depend on its seed alone."""
 
-    request: int
-    sample: int
-    reader: Reader
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    finished_by: FinishedBy | None = None
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator()
+        self._generator.manual_seed(seed % 2**63)
+        self._numbers: list[float] = []  # the next one last
 
-    def __post_init__(self) -> None:
-        self.stream, self.guide = self.reader.stream(), self.reader.guide()
+    def next(self) -> float:
+        if not self._numbers:
+            self._numbers = torch.rand(BLOCK, generator=self._generator, dtype=torch.float64).tolist()[::-1]
+        return self._numbers.pop()
 
-    def take(self, token: int, logprob: float, *, settings: GenerationSettings) -> Token:
+
+class Ids:
+    """A growing array of ids."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self._length = len(ids)
+        self._buffer = np.empty(self._length + BLOCK, dtype=np.int64)
+        self._buffer[: self._length] = ids
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, token: int) -> None:
+        if self._length == len(self._buffer):
+            self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
+        self._buffer[self._length] = token
+        self._length += 1
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._buffer[: self._length]
+
+
+class Answer:
+    """A greedy or sampled answer: one row of the running batch."""
+
+    rows = 1
+    parents = (0,)  # for the batch: the row that each of the next rows continues, see BeamSearch
+
+    def __init__(self, request: Request, sample: int) -> None:
+        self.request, self.sample = request, sample
+        self.ids = Ids(request.ids)  # prompt, forced prefix and answer
+        self.tokens = [request.ids[-1]]  # for the batch: the last token of each row
+        self.logprobs: list[float] = []
+        self.stream = request.criteria.stream()
+        self.states = request.new_states()
+        self.random = None if request.sampling is None else UniformStream(request.seed + SAMPLE_STRIDE * sample)
+        self.finished_by: FinishedBy | None = None
+        self._texts: list[str] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.finished_by is not None
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt, forced prefix and answer."""
+        return len(self.ids)
+
+    def row_ids(self) -> list[list[int]]:
+        """Prompt, forced prefix and answer of each row."""
+        return [self.ids.array.tolist()]
+
+    def cached_ids(self) -> list[int]:
+        """The ids in the cache when the answer is finished: the token that ended it is not."""
+        ids = self.ids.array.tolist()
+        return ids if self.finished_by == "exhausted" else ids[:-1]
+
+    def accept(self, token: int, logprob: float) -> Event:
+        """Appends a chosen token."""
+        criteria, stream = self.request.criteria, self.stream
         self.ids.append(token)
+        self.tokens = [token]
         self.logprobs.append(logprob)
-        self.finished_by = ended_by_id(token, settings)
-        text = ""
-        if self.stream is not None:
-            if self.finished_by is None:
-                text = self.stream.push(token)
-            if self.stream.stopped:
-                self.finished_by = "stop"
-        if self.finished_by is None and self.guide is not None:
-            self.guide.take(token)
-            self.finished_by = "complete" if self.guide.complete else None
-        if self.finished_by is None and len(self.ids) == settings.max_new_tokens:
-            self.finished_by = "length"
-        if self.finished_by is not None and self.stream is not None:
+        by, text = criteria.ends.get(token), ""
+        if by is None and stream is not None:
+            text = stream.push(token)
+            by = "stop" if stream.stopped else None
+        if by is None:
+            by = criteria.finished_by_state(token, len(self.logprobs), self.states.values())
+        return self._event(token, logprob, text, by)
+
+    def give_up(self) -> Event:
+        """Ends the answer because no token is left to choose."""
+        return self._event(None, None, "", "exhausted")
+
+    def _event(self, token: int | None, logprob: float | None, text: str, by: FinishedBy | None) -> Event:
+        if by is not None and self.stream is not None:
             text += self.stream.finish()
-        self.texts.append(text)
-        return Token(self.request, self.sample, token, logprob, text, self.finished_by)
+        self.finished_by = by
+        self._texts.append(text)
+        hypothesis = None if by is None else self._hypothesis(by)
+        return Event(self.request.id, self.sample, token, logprob, text, by, hypothesis)
 
-    def give_up(self) -> None:
-        self.finished_by = "exhausted"
-        self.texts.append(self.stream.finish() if self.stream is not None else "")
-
-    def hypothesis(self, settings: GenerationSettings) -> Hypothesis:
-        assert self.finished_by is not None
+    def _hypothesis(self, by: FinishedBy) -> Hypothesis:
+        request, settings = self.request, self.request.settings
+        text = None if self.stream is None else "".join(self._texts)
         forced = [0.0] * len(settings.prefix)
-        text = "".join(self.texts) if self.stream is not None else None
         return Hypothesis(
-            ids=[*settings.prefix, *self.ids],
-            score=sum(self.logprobs) / max(len(self.ids), 1) ** settings.length_penalty,
-            finished_by=self.finished_by,
+            ids=self.ids.array[request.prompt :].tolist(),
+            score=sum(self.logprobs) / max(len(self.logprobs), 1) ** settings.length_penalty,
+            finished_by=by,
             logprobs=forced + self.logprobs if settings.logprobs else None,
             text=text,
-            fits=self.reader.fits(text),
+            fits=request.fits(text),
         )
 
-
-def sample(
-    batch: Batch, settings: GenerationSettings, *, readers: list[Reader], on_token: OnToken | None
-) -> list[list[Hypothesis]]:
-    answers = [[Row(i, j, reader) for j in range(settings.n)] for i, reader in enumerate(readers)]
-    rows = [row for answer in answers for row in answer]
-    batch.repeat(settings.n)
-    uniform = None
-    if settings.temperature > 0:
-        uniform = uniform_numbers([(row.request, row.sample) for row in rows], settings).to(batch.logits.device)
-    for step in range(settings.max_new_tokens):
-        guides = [row.guide for row in rows]
-        tokens, own, scores = choose(batch, settings, step=step, uniform=uniform, guides=guides)
-        chosen = torch.stack([tokens.double(), own.double(), scores.double()], 1).tolist()  # the step's only transfer
-        for row, (token, logprob, score) in zip(rows, chosen, strict=True):
-            if math.isnan(logprob):
-                raise HeadwayError(f"request {row.request}, token {step}: the model's scores are not numbers")
-            if score == -math.inf:
-                row.give_up()
-                continue
-            event = row.take(int(token), logprob, settings=settings)
-            if on_token is not None:
-                on_token(event)
-        going = [i for i, row in enumerate(rows) if row.finished_by is None]
-        if not going:
-            break
-        if len(going) < len(rows):
-            rows, tokens = [rows[i] for i in going], tokens[going]
-            uniform = uniform[going] if uniform is not None else None
-        batch.step(tokens, rows=going)
-    return [[row.hypothesis(settings) for row in answer] for answer in answers]
+    def history(self) -> Row:
+        return Row(self.ids.array, self.request.prompt, len(self.logprobs), self.states)
 
 
-def choose(
-    batch: Batch, settings: GenerationSettings, *, step: int, uniform: Tensor | None, guides: Sequence[Guide | None]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each row: the token, the model's own log-probability of it, and its score after the filters."""
-    logits = batch.logits  # (row, vocab)
-    scores = restrict(steer(logits, settings, ids=batch.ids, prompt=batch.prompt, new=step), guides)
-    if uniform is None:
-        tokens = scores.argmax(-1)
-    else:
-        tokens = draw(narrow(scores, settings), uniform[:, step])
-    at = tokens[:, None]
-    own = logits.gather(1, at).squeeze(1) - logits.logsumexp(-1)
-    return tokens, own, scores.gather(1, at).squeeze(1)
+# ---------------------------------------------------------------------------------------- choosing
 
 
-def uniform_numbers(rows: Sequence[tuple[int, int]], settings: GenerationSettings) -> Tensor:
-    """A generator of its own for every answer (request, sample), so that it is the same alone or in any batch: numbers
-    (row, step) in [0, 1)."""
-    first = secrets.randbits(32) if settings.seed is None else settings.seed
-    generator = torch.Generator()
-    numbers = []
-    for request, sample in rows:
-        seed = first[request] if isinstance(first, tuple) else first + request
-        generator.manual_seed((seed + SAMPLE_STRIDE * sample) % 2**63)
-        numbers.append(torch.rand(settings.max_new_tokens, generator=generator, dtype=torch.float64))
-    return torch.stack(numbers)
+@dataclass(frozen=True)
+class Group:
+    """Answers with equal filters, which are applied in one call."""
+
+    filters: tuple[Filter, ...]
+    sampling: tuple[Filter, ...] | None
+    answers: list[Answer]
+    index: Tensor | None  # their rows; None: all rows
 
 
-SAMPLE_STRIDE = 0x9E3779B1  # odd and large: no two of a call's answers share a seed
+class Sampler:
+    """Chooses the next token of each of `answers`. It serves as long as the set of answers is the same."""
+
+    def __init__(self, answers: Sequence[Answer], device: torch.device) -> None:
+        self.answers, self.device = answers, device
+        rows: dict[tuple[object, ...], list[int]] = {}
+        for row, answer in enumerate(answers):
+            rows.setdefault((answer.request.filters, answer.request.sampling), []).append(row)
+        self.groups = [
+            Group(
+                answers[where[0]].request.filters,
+                answers[where[0]].request.sampling,
+                [answers[row] for row in where],
+                None if len(rows) == 1 else torch.tensor(where, device=device),
+            )
+            for where in rows.values()
+        ]
+
+    def step(self, logits: Tensor) -> list[Event]:
+        """Appends one token to each answer, chosen from logits (row, vocab)."""
+        errors: dict[Answer, Exception] = {}
+        if len(self.groups) == 1:
+            tokens, scores = self._choose(self.groups[0], logits, errors)
+        else:
+            tokens = torch.empty(len(logits), dtype=torch.long, device=self.device)
+            scores = torch.zeros(len(logits), dtype=logits.dtype, device=self.device)
+            for group in self.groups:
+                tokens[group.index], filtered = self._choose(group, logits[group.index], errors)
+                if filtered is not None:
+                    scores[group.index] = filtered
+        logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)
+        scores = logprobs if scores is None else scores
+        table = torch.stack([tokens.double(), logprobs.double(), scores.double()], 1).tolist()  # the only transfer
+        events = []
+        for answer, (token, logprob, score) in zip(self.answers, table, strict=True):
+            if errors and answer in errors:
+                events.append(failed(answer.request, errors[answer]))
+            elif math.isnan(logprob):
+                events.append(failed(answer.request, nan_error(len(answer.logprobs))))
+            elif score == -math.inf:
+                events.append(answer.give_up())
+            else:
+                events.append(answer.accept(int(token), logprob))
+        return events
+
+    def _choose(self, group: Group, logits: Tensor, errors: dict[Answer, Exception]) -> tuple[Tensor, Tensor | None]:
+        """The tokens and their scores after the filters (None: no filters), both (row). An exception raised by a
+        filter is the fault of the requests that have this filter: it is stored for each of their answers."""
+        try:
+            scores = logits
+            if group.filters:
+                history = History([answer.history() for answer in group.answers], self.device)
+                scores = apply(group.filters, logits, history)
+            if group.sampling is None:
+                tokens = scores.argmax(-1)
+            else:
+                numbers = [answer.random.next() for answer in group.answers if answer.random is not None]
+                uniform = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+                tokens = draw(apply(group.sampling, scores, History([], self.device)), uniform)
+        except Exception as error:
+            errors |= dict.fromkeys(group.answers, error)
+            tokens = torch.zeros(len(logits), dtype=torch.long, device=self.device)
+            scores = logits
+        return tokens, None if scores is logits else scores.gather(1, tokens[:, None]).squeeze(1)
+
+
+def failed(request: Request, error: Exception) -> Event:
+    return Event(request.id, 0, None, None, "", "error", error=error)
+
+
+def nan_error(token: int) -> HeadwayError:
+    return HeadwayError(f"token {token}: the model's logits are NaN")

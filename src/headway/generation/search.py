@@ -1,28 +1,26 @@
-"""Next-token scores → sequences: one search for everything that can step: a GPT, a T5, an RNN."""
+"""generate(): the answers to a list of prompts."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from contextlib import nullcontext
+from typing import Any
 
-import torch
+from torch import Tensor
 
 from headway.errors import InputError
-from headway.generation.beam import beam_search
-from headway.generation.constraints import Grammar
-from headway.generation.coverage import Coverage
-from headway.generation.outputs import Hypothesis, OnToken
-from headway.generation.prefill import Prefixes, Sources, start
-from headway.generation.prompts import Model
-from headway.generation.sample import sample
+from headway.generation.outputs import Hypothesis, OnToken, Token
+from headway.generation.prefill import Prefixes
+from headway.generation.request import new_request
+from headway.generation.session import Session
 from headway.generation.settings import GenerationSettings
-from headway.generation.stop_criteria import Reader
 from headway.preprocess.text import Tokenizer
 
+Sources = Sequence[Sequence[int]] | Tensor  # ids; or other encoder inputs, one row per request
 
-@torch.no_grad()
+
 def generate(
-    model: Model,
+    model: Any,
     prompts: Sequence[Sequence[int]],
     settings: GenerationSettings | None = None,
     *,
@@ -33,32 +31,49 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """`settings.n` answers to each prompt: samples in their order, beams best first.
 
-    An encoder-decoder takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and is needed
-    for stop texts and constraints. Requests are one batch, yet each answer is what it would be alone (a sampled one:
-    with its seed, which is its own of settings.seed, or settings.seed + its place). `prefixes` spare a single request
-    the reading of what an earlier one began with too.
+    A model that reads a source takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and
+    is required for stop strings and constraints. The prompts share one session, yet each answer is what it is alone
+    (a sampled one: with its own seed, which is its own of settings.seed, or settings.seed + its index). `prefixes`
+    spares a single request the prefill of the tokens that an earlier one began with.
     """
     settings = settings or GenerationSettings()
-    if settings.stop and tokenizer is None:
-        raise InputError("settings.stop holds texts, which need a tokenizer to be found: give tokenizer=")
-    if settings.constrained and tokenizer is None:
-        raise InputError("a constraint is on the answer's text, which needs a tokenizer: give tokenizer=")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(prompts):
         raise InputError(f"there are {len(settings.seed)} seeds but {len(prompts)} prompts: give one for each, or one")
     if on_token is not None and settings.beams > 1:
-        raise InputError("on_token needs beams = 1: a beam search knows its first token only at its end")
-    if not prompts:
+        raise InputError("on_token needs beams = 1: a beam search decides on its first token only at its end")
+    if sources is not None and len(sources) != len(prompts):
+        raise InputError(
+            f"there are {len(sources)} sources but {len(prompts)} prompts: give one prompt for each source"
+        )
+    first = secrets.randbits(32) if settings.seed is None else settings.seed
+    requests = [
+        new_request(
+            i,
+            model,
+            prompt,
+            settings,
+            source=None if sources is None else sources[i],
+            tokenizer=tokenizer,
+            seed=first[i] if isinstance(first, tuple) else first + i,
+            name=f"prompt {i}",
+            source_name=f"source {i}",
+        )
+        for i, prompt in enumerate(prompts)
+    ]
+    if not requests:
         return []
-    settings = settings.for_prompt(max(map(len, prompts)))
-    grammar = Grammar(settings, tokenizer) if settings.constrained and tokenizer is not None else None
-    readers = [Reader(settings, tokenizer, grammar, prompt=prompt if sources is None else ()) for prompt in prompts]
-    penalty = settings.coverage_penalty
-    with Coverage(model, sources, penalty=penalty) if penalty else nullcontext() as coverage:
-        batch = start(model, prompts, settings, sources=sources, prefixes=prefixes)
-        if settings.beams > 1:
-            found = beam_search(batch, settings, readers=readers, coverage=coverage)
-        else:
-            found = sample(batch, settings, readers=readers, on_token=on_token)
-    if prefixes is not None and len(prompts) == 1 and batch.window is None:
-        prefixes.store(model, batch.ids[0].tolist(), batch.cache)
-    return found
+    session = Session(
+        model, tokenizer=tokenizer, prefixes=prefixes if len(requests) == 1 else None, prefill_tokens=None
+    )
+    for request in requests:
+        session.add_request(request)
+    found: list[dict[int, Hypothesis]] = [{} for _ in requests]
+    while not session.idle:
+        for event in session.step():
+            if event.error is not None:
+                raise event.error
+            if on_token is not None and event.token is not None and event.logprob is not None:
+                on_token(Token(event.id, event.sample, event.token, event.logprob, event.text, event.finished_by))
+            if event.hypothesis is not None:
+                found[event.id][event.sample] = event.hypothesis
+    return [[answers[sample] for sample in sorted(answers)] for answers in found]

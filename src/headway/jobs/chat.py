@@ -9,7 +9,6 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.generation import GenerationSettings, Token, generate
-from headway.generation.prefill import context_of
 from headway.models.config import LanguageHeadConfig
 from headway.models.decoder import Decoder
 from headway.preprocess.chat import PLAIN_STOPS, chat_ids, turn_ends
@@ -33,7 +32,7 @@ class Conversation:
         self.model, self.tokenizer = speaker(bundle)
         self.prefixes = bundle.prefixes
         self.tell = tell
-        self.context = context_of(self.model)
+        self.context = self.model.max_context
         self.window = options.get("overflow") == "window"
         self.bos = not isinstance(bundle.task, Generate) or bundle.task.wrapped
         self.first = [] if system is None else [{"role": "system", "content": system}]

@@ -164,7 +164,7 @@ class RecurrentEncoderDecoder(Model):
             weights.append(weight)
         self.cross.weights(torch.stack(weights, dim=1)[:, None])  # (batch, 1, target, source)
         hidden = self._drop(torch.tanh(self.mix(torch.stack(states, dim=1))))  # (batch, target, width)
-        return F.linear(hidden, self.embedding.tokens.weight), hidden
+        return F.linear(hidden, self.token_table), hidden
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.embedding(ids).x  # without positions: the order is in the recurrence

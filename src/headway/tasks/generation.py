@@ -11,7 +11,8 @@ from torch import nn
 from headway.errors import ConfigError
 from headway.generation import GenerationSettings, Hypothesis, Token
 from headway.generation import generate as search
-from headway.generation.prefill import Prefixes, Sources
+from headway.generation.prefill import Prefixes
+from headway.generation.search import Sources
 from headway.preprocess.text import Tokenizer
 
 APART = ("on_text", "details", "prefixes")  # options that are not settings

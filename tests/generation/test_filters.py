@@ -2,11 +2,22 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from headway.generation import filters as ours
+from headway.generation.filters import (
+    BadWords,
+    CountPenalty,
+    History,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    Row,
+    apply,
+    score_filters,
+)
+from headway.generation.sampling_filters import MinP, Temperature, TopK, TopP, Typical, draw, sampling_filters
 from headway.generation.settings import GenerationSettings
 
 ROWS, VOCAB = 6, 50
@@ -20,6 +31,17 @@ def scores() -> torch.Tensor:
 @pytest.fixture
 def ids() -> torch.Tensor:
     return torch.randint(0, 8, (ROWS, 20))
+
+
+NONE = History([])
+
+
+def history(ids: torch.Tensor, *, prompt: int = 0, new: int = 0) -> History:
+    return History([Row(row[row >= 0].numpy(), prompt, new, {}) for row in ids])
+
+
+def filtered(scores: torch.Tensor, settings: GenerationSettings, seen: History) -> torch.Tensor:
+    return apply(score_filters(settings), scores, seen)
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -38,16 +60,16 @@ def kept(scores: torch.Tensor) -> list[set[int]]:
 def test_top_k(scores, k):
     from transformers import TopKLogitsWarper
 
-    same(ours.top_k(scores, k), TopKLogitsWarper(k)(None, scores))
-    assert kept(ours.top_k(scores, k)) == [set(row.topk(min(k, VOCAB)).indices.tolist()) for row in scores]
+    same(TopK(k)(scores, NONE), TopKLogitsWarper(k)(None, scores))
+    assert kept(TopK(k)(scores, NONE)) == [set(row.topk(min(k, VOCAB)).indices.tolist()) for row in scores]
 
 
 @pytest.mark.parametrize("p", [1e-9, 0.1, 0.5, 0.9, 0.999])
 def test_top_p(scores, p):
     from transformers import TopPLogitsWarper
 
-    same(ours.top_p(scores, p), TopPLogitsWarper(p)(None, scores))
-    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(ours.top_p(scores, p)), strict=True):
+    same(TopP(p)(scores, NONE), TopPLogitsWarper(p)(None, scores))
+    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(TopP(p)(scores, NONE)), strict=True):
         order = sorted(range(VOCAB), key=lambda i: -row[i])
         want, mass = set(), 0.0
         for i in order:
@@ -66,7 +88,7 @@ def test_top_p_of_a_large_vocabulary(monkeypatch, spread, looks_at_all):
     want = TopPLogitsWarper(0.8)(None, scores)
     sort, sorted_at_all = torch.Tensor.sort, []
     monkeypatch.setattr(torch.Tensor, "sort", lambda *a, **k: (sorted_at_all.append(1), sort(*a, **k))[1])
-    got = ours.top_p(scores, 0.8)
+    got = TopP(0.8)(scores, NONE)
     assert bool(sorted_at_all) == looks_at_all
     same(got, want)
 
@@ -75,8 +97,8 @@ def test_top_p_of_a_large_vocabulary(monkeypatch, spread, looks_at_all):
 def test_min_p(scores, p):
     from transformers import MinPLogitsWarper
 
-    same(ours.min_p(scores, p), MinPLogitsWarper(p)(None, scores))
-    for row, stay in zip(scores.softmax(-1), kept(ours.min_p(scores, p)), strict=True):
+    same(MinP(p)(scores, NONE), MinPLogitsWarper(p)(None, scores))
+    for row, stay in zip(scores.softmax(-1), kept(MinP(p)(scores, NONE)), strict=True):
         assert stay == set((row >= p * row.max()).nonzero().flatten().tolist())
 
 
@@ -84,8 +106,8 @@ def test_min_p(scores, p):
 def test_typical(scores, mass):
     from transformers import TypicalLogitsWarper
 
-    same(ours.typical(scores, mass), TypicalLogitsWarper(mass)(None, scores))
-    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(ours.typical(scores, mass)), strict=True):
+    same(Typical(mass)(scores, NONE), TypicalLogitsWarper(mass)(None, scores))
+    for row, stay in zip(scores.double().softmax(-1).tolist(), kept(Typical(mass)(scores, NONE)), strict=True):
         entropy = -sum(p * math.log(p) for p in row)
         order = sorted(range(VOCAB), key=lambda i: abs(-math.log(row[i]) - entropy))
         want, total = set(), 0.0
@@ -101,14 +123,14 @@ def test_typical(scores, mass):
 def test_repetition(scores, ids, penalty):
     from transformers import RepetitionPenaltyLogitsProcessor
 
-    same(ours.repetition(scores, ids, penalty), RepetitionPenaltyLogitsProcessor(penalty)(ids, scores))
+    same(RepetitionPenalty(penalty)(scores, history(ids)), RepetitionPenaltyLogitsProcessor(penalty)(ids, scores))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 20, 21, 30])
 def test_no_repeat_ngram(scores, ids, size):
     from transformers import NoRepeatNGramLogitsProcessor
 
-    got = ours.no_repeat_ngram(scores, ids, size)
+    got = NoRepeatNgram(size)(scores, history(ids))
     same(got, NoRepeatNGramLogitsProcessor(size)(ids, scores))
     if size == 2:
         assert got.isinf().any(), "control: nothing was there to forbid"
@@ -123,32 +145,29 @@ def test_sampling_filters_run_in_the_references_order(scores):
     config._eos_token_tensor = None
     processors = model._get_logits_processor(config, input_ids_seq_length=1, device="cpu")
     assert len(processors) == 5
-    same(ours.narrow(scores, chosen), processors(torch.zeros(ROWS, 1, dtype=torch.long), scores))
+    same(apply(sampling_filters(chosen), scores, NONE), processors(torch.zeros(ROWS, 1, dtype=torch.long), scores))
 
 
 # ---------------------------------------------------------------------------------------- our own
 
 
-def test_padding_is_no_token(scores, ids):
-    """Each filter that looks back gives a padded row what it gives the row alone."""
-    padded = ids.clone()
-    for row in range(ROWS):
-        padded[row, : 3 * row] = -1
-    for row in range(ROWS):
-        alone, one = ids[row : row + 1, 3 * row :], scores[row : row + 1]
-        for penalise in (
-            lambda s, i: ours.repetition(s, i, 1.5),
-            lambda s, i: ours.frequency(s, i, each=0.3, once=0.7),
-            lambda s, i: ours.no_repeat_ngram(s, i, 1),
-            lambda s, i: ours.no_repeat_ngram(s, i, 2),
-            lambda s, i: ours.no_repeat_ngram(s, i, 3),
-        ):
-            same(penalise(scores, padded)[row : row + 1], penalise(one, alone))
+def test_rows_of_different_length_are_independent(scores, ids):
+    """Each filter that reads the ids gives a row in a batch what it gives the row alone."""
+    rows = [Row(ids[row, 3 * row :].numpy(), row, 0, {}) for row in range(ROWS)]
+    for rule in (RepetitionPenalty(1.5), CountPenalty(0.3, 0.7), NoRepeatNgram(1), NoRepeatNgram(2), NoRepeatNgram(3)):
+        together = rule(scores, History(rows))
+        for row in range(ROWS):
+            same(together[row : row + 1], rule(scores[row : row + 1], History(rows[row : row + 1])))
+
+
+def test_history_is_padded_on_the_left_with_minus_one():
+    seen = History([Row(np.array([4, 9, 5]), 1, 2, {}), Row(np.array([7, 7]), 2, 0, {})])
+    assert seen.ids.tolist() == [[4, 9, 5], [-1, 7, 7]]
+    assert seen.answers.tolist() == [[9, 5], [-1, -1]]
 
 
 def test_frequency_and_presence(scores):
-    ids = torch.tensor([[4, 4, 4, 9, -1]] * ROWS)
-    got = ours.frequency(scores, ids, each=0.5, once=2.0)
+    got = CountPenalty(0.5, 2.0)(scores, history(torch.tensor([[4, 4, 4, 9, -1]] * ROWS)))
     want = scores.clone()
     want[:, 4] -= 3 * 0.5 + 2.0
     want[:, 9] -= 0.5 + 2.0
@@ -156,28 +175,41 @@ def test_frequency_and_presence(scores):
 
 
 def test_frequency_counts_the_answer_and_repetition_the_prompt_too(scores):
-    ids = torch.tensor([[4, 9]] * ROWS)  # 4 was asked, 9 is the answer
-    counted = ours.steer(scores, GenerationSettings(presence_penalty=1.0), ids=ids, prompt=1, new=1)
+    seen = history(torch.tensor([[4, 9]] * ROWS), prompt=1, new=1)  # 4 is the prompt, 9 the answer
+    counted = filtered(scores, GenerationSettings(presence_penalty=1.0), seen)
     assert (counted != scores).any(0).nonzero().flatten().tolist() == [9]
-    repeated = ours.steer(scores, GenerationSettings(repetition_penalty=2.0), ids=ids, prompt=1, new=1)
+    repeated = filtered(scores, GenerationSettings(repetition_penalty=2.0), seen)
     assert (repeated != scores).any(0).nonzero().flatten().tolist() == [4, 9]
 
 
 def test_ends_are_forbidden_until_the_minimum(scores):
     settings = GenerationSettings(min_new_tokens=3, eos_ids=(5,), stop_ids=(7, 10_000))
-    ids = torch.zeros(ROWS, 4, dtype=torch.long)
-    early = ours.steer(scores, settings, ids=ids, prompt=2, new=2)
-    assert all(row == set(range(VOCAB)) - {5, 7} for row in kept(early))
-    assert ours.steer(scores, settings, ids=ids, prompt=1, new=3) is scores
+    rows = [Row(np.zeros(4, dtype=np.int64), 2, new, {}) for new in (2, 3, 0, 7, 2, 3)]
+    got = kept(filtered(scores, settings, History(rows)))
+    every = set(range(VOCAB))
+    assert got == [every - {5, 7} if row.new < 3 else every for row in rows]
+    assert filtered(scores, settings, history(torch.zeros(ROWS, 4).long(), prompt=1, new=3)) is scores
 
 
-def test_filters_leave_their_input_alone(scores, ids):
+def test_filters_do_not_change_their_input(scores, ids):
     before = scores.clone()
     settings = GenerationSettings(temperature=0.7, top_k=9, top_p=0.8, min_p=0.1, typical_p=0.9, repetition_penalty=2.0,
                                   frequency_penalty=1.0, no_repeat_ngram=2, min_new_tokens=3, eos_ids=(1,))  # fmt: skip
-    out = ours.narrow(ours.steer(scores, settings, ids=ids, prompt=3, new=0), settings)
+    seen = history(ids, prompt=3)
+    out = apply(sampling_filters(settings), filtered(scores, settings, seen), seen)
     assert torch.equal(scores, before)
     assert all(row for row in kept(out)), "some token is always left"
+
+
+def test_equal_settings_give_equal_filters():
+    """Equal filters of several requests are applied in one call."""
+    settings = {"repetition_penalty": 1.2, "bad_words": [[3, 4]], "temperature": 0.5, "top_p": 0.9}
+    first, again = GenerationSettings(**settings), GenerationSettings(**settings, max_new_tokens=7)
+    for collect in (score_filters, sampling_filters):
+        assert collect(first) == collect(again) and len({collect(first), collect(again)}) == 1
+    assert score_filters(first) != score_filters(GenerationSettings(repetition_penalty=1.3, bad_words=[[3, 4]]))
+    assert sampling_filters(GenerationSettings(temperature=0.5)) == (Temperature(0.5),)
+    assert score_filters(GenerationSettings(temperature=0.5, eos_ids=(3,))) == ()
 
 
 # ---------------------------------------------------------------------------------------- drawing
@@ -187,7 +219,7 @@ def test_draws_follow_the_probabilities():
     scores = torch.tensor([[0.0, 1.0, -math.inf, 2.0, -1.0, -math.inf]])
     count = 20_000
     uniform = torch.rand(count, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    drawn = ours.draw(scores.expand(count, -1), uniform)
+    drawn = draw(scores.expand(count, -1), uniform)
     seen = torch.bincount(drawn, minlength=6).tolist()
     want = (scores.double().softmax(-1)[0] * count).tolist()
     assert seen[2] == seen[5] == 0
@@ -199,7 +231,7 @@ def test_draws_follow_the_probabilities():
 
 def test_the_ends_of_the_interval_draw_possible_tokens():
     scores = torch.tensor([[-math.inf, 0.3, 0.2, -math.inf]] * 2)
-    assert ours.draw(scores, torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)).tolist() == [1, 2]
+    assert draw(scores, torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)).tolist() == [1, 2]
 
 
 # ---------------------------------------------------------------------------------------- forced and suppressed tokens
@@ -210,7 +242,7 @@ def test_bad_words(scores, ids):
 
     words = [[3], [7], [ids[0, -1].item(), 9], [ids[1, -2].item(), ids[1, -1].item(), 11], [*range(30), 12]]
     want = NoBadWordsLogitsProcessor(words, eos_token_id=7)(ids, scores)
-    same(ours.bad_words(scores, ids, tuple(map(tuple, words)), eos_ids=(7,)), want)
+    same(BadWords(tuple(map(tuple, words)), (7,))(scores, history(ids)), want)
     assert want[0, 9] == -math.inf and want[1, 11] == -math.inf and want[0, 7] > -math.inf
 
 
@@ -218,7 +250,7 @@ def test_forced_and_suppressed_tokens_by_step(scores, ids):
     settings = GenerationSettings(
         max_new_tokens=4, forced_bos_id=5, forced_eos_ids=(7, 9), suppress_ids=(1,), begin_suppress_ids=(2,)
     )
-    steps = [ours.steer(scores, settings, ids=ids, prompt=1, new=new) for new in range(4)]
+    steps = [filtered(scores, settings, history(ids, prompt=1, new=new)) for new in range(4)]
     every = set(range(VOCAB))
     assert [kept(step) for step in steps] == [[s] * ROWS for s in ({5}, every - {1, 2}, every - {1}, {7, 9})]
     assert steps[0][:, 5].tolist() == [0.0] * ROWS and steps[3][:, [7, 9]].tolist() == [[0.0, 0.0]] * ROWS

@@ -1,4 +1,4 @@
-"""Search: n best, diverse groups, lengths, forced prefixes and log-probabilities."""
+"""Beams: n best, diverse groups, lengths, forced prefixes, log-probabilities and coverage."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def test_groups_without_penalty_are_beam_searches_side_by_side(llama):
         assert [h.ids for h in grouped] == [ids for h in plain for ids in (h.ids, h.ids)]
 
 
-def test_a_diversity_penalty_parts_the_groups(llama):
+def test_a_diversity_penalty_separates_the_groups(llama):
     """With groups of one beam and no ends: each group is greedy under the penalty for the tokens before it."""
     chosen = GenerationSettings(max_new_tokens=5, beams=3, groups=3, n=3, diversity_penalty=100.0)
     [answer] = generate(llama.model, [PROMPTS[0]], chosen)
@@ -52,11 +52,11 @@ def test_lengths(gpt2):
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_forced_prefix_is_as_if_it_stood_in_the_prompt(gpt2, beams):
+def test_a_forced_prefix_equals_a_longer_prompt(gpt2, beams):
     chosen = GenerationSettings(max_new_tokens=6, beams=beams, n=beams, eos_ids=(8,), logprobs=True)
     forced = generate(gpt2.model, PROMPTS, replace(chosen, prefix=(33, 12)))
-    asked = generate(gpt2.model, [[*prompt, 33, 12] for prompt in PROMPTS], chosen)
-    for a, b in zip(forced, asked, strict=True):
+    longer = generate(gpt2.model, [[*prompt, 33, 12] for prompt in PROMPTS], chosen)
+    for a, b in zip(forced, longer, strict=True):
         assert [h.ids for h in a] == [[33, 12, *h.ids] for h in b]
         assert [h.logprobs for h in a] == [pytest.approx([0.0, 0.0, *h.logprobs], abs=1e-5) for h in b]
         assert [h.score for h in a] == pytest.approx([h.score for h in b], abs=1e-5)
@@ -76,8 +76,8 @@ def test_logprobs_are_the_models_own(gpt2, mode):
 
 
 @pytest.mark.parametrize("beams", [2, 4])
-def test_coverage_is_taken_off_the_score_of_what_is_finished(translator, beams):
-    """Σ log p / length + β Σ log min(attention on the source token, 1), by hand, from a plain reading."""
+def test_coverage_is_subtracted_from_finished_scores(translator, beams):
+    """Σ log p / length + β Σ log min(attention on the source token, 1), by hand, from one pass."""
     from headway.inspect import record
 
     source, others = [4, 7, 9, 3], [[5], [6, 6, 8, 10, 11, 3]]
@@ -87,18 +87,18 @@ def test_coverage_is_taken_off_the_score_of_what_is_finished(translator, beams):
     last = f"decoder.stack.blocks.{len(translator.decoder.stack.blocks) - 1}.cross.weights"
     for answer in answers:
         shifted = torch.tensor([[1, *answer.ids[:-1]]])
-        with torch.no_grad(), record(translator, last) as heard:
+        with torch.no_grad(), record(translator, last) as recorded:
             logits = translator(torch.tensor([source]), decoder_ids=shifted).logits[0]
         log_p = logits.log_softmax(-1).gather(1, torch.tensor(answer.ids)[:, None]).sum() / len(answer.ids)
-        looked = heard[last][-1][0].mean(0).sum(0)  # (source)
-        assert answer.score == pytest.approx(float(log_p + 0.4 * looked.clamp(max=1).log().sum()), abs=1e-4)
-    [alone] = generate(translator, [[1]], chosen, sources=[source])
-    assert [h.ids for h in alone] == [h.ids for h in answers]
+        attention = recorded[last][-1][0].mean(0).sum(0)  # (source)
+        assert answer.score == pytest.approx(float(log_p + 0.4 * attention.clamp(max=1).log().sum()), abs=1e-4)
+    [single] = generate(translator, [[1]], chosen, sources=[source])
+    assert [h.ids for h in single] == [h.ids for h in answers]
     before = generate(translator, [[1]], plain, sources=[source])[0]
     assert [h.score for h in before] != pytest.approx([h.score for h in answers]), "control: the penalty counts"
 
 
-def test_coverage_stops_listening(translator):
+def test_coverage_removes_its_hook(translator):
     taps = [m for name, m in translator.named_modules() if name.endswith("cross.weights")]
     chosen = GenerationSettings(max_new_tokens=3, beams=2, coverage_penalty=0.4)
     generate(translator, [[1]], chosen, sources=[[4]])
@@ -108,5 +108,5 @@ def test_coverage_stops_listening(translator):
 def test_coverage_needs_a_source(gpt2):
     from headway.errors import InputError
 
-    with pytest.raises(InputError, match="coverage_penalty needs a model that looks at a source"):
+    with pytest.raises(InputError, match="coverage_penalty needs a model with a source"):
         generate(gpt2.model, PROMPTS, GenerationSettings(beams=2, coverage_penalty=0.4))

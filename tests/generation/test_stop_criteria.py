@@ -1,12 +1,12 @@
-"""Ends and text: stop texts over token borders, nothing shown too early, nothing shown twice, no broken characters."""
+"""Stop strings across token borders; streamed text is never premature, repeated or half a character."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.generation.settings import GenerationSettings
-from headway.generation.stop import TextStream, ended_by_id, find_stop, withheld
-from headway.generation.stop_criteria import Reader
+from headway.generation.stop_criteria import StopCriteria
+from headway.generation.text_stream import TextStream, find_stop, withheld
 from headway.preprocess.text import Tokenizer
 
 BYTES = Tokenizer.train(["a"], kind="bpe", size=259)  # a token a byte
@@ -23,26 +23,26 @@ def shown(tokenizer: Tokenizer, text: str, stop: list[str]) -> tuple[list[str], 
     return [*pieces, stream.finish()], stream
 
 
-def test_a_stop_text_over_token_borders():
+def test_a_stop_string_across_token_borders():
     pieces, stream = shown(BYTES, "one\n\nUser: two", ["\nUser:"])
     assert "".join(pieces) == "one\n" and stream.stopped
     assert pieces == ["o", "n", "e", "", "\n", "", "", "", "", ""]
 
 
-def test_text_that_only_began_like_a_stop_text_is_shown():
+def test_text_that_only_begins_like_a_stop_string_is_returned():
     pieces, stream = shown(BYTES, "a\nUse it", ["\nUser:"])
     assert "".join(pieces) == "a\nUse it" and not stream.stopped
     pieces, stream = shown(BYTES, "a\nUse", ["\nUser:"])
     assert pieces[-1] == "\nUse" and not stream.stopped
 
 
-def test_a_stop_text_inside_a_token():
+def test_a_stop_string_inside_a_token():
     tokens = ENDS.tokens(ENDS.encode(" STOP", special=False))
     assert tokens == [" STOP"], "control: it is one token"
     assert "".join(shown(ENDS, "ab STOP abc", ["TO"])[0]) == "ab S"
 
 
-def test_characters_come_whole():
+def test_characters_are_returned_whole():
     pieces, _ = shown(BYTES, "né€😀", ["x"])
     assert [piece for piece in pieces if piece] == ["n", "é", "€", "😀"]
 
@@ -77,7 +77,7 @@ def test_withheld(text, stops, count):
 
 
 def one_by_one(text: str, stops: list[str]) -> tuple[str, bool]:
-    """The plain rule: read character by character, stop when what was read ends in a stop text."""
+    """The plain rule: character by character, stop when the text so far ends in a stop string."""
     for end in range(1, len(text) + 1):
         hits = [stop for stop in stops if text[:end].endswith(stop)]
         if hits:
@@ -91,21 +91,21 @@ def one_by_one(text: str, stops: list[str]) -> tuple[str, bool]:
     st.sampled_from([BYTES, ENDS]),
 )
 @settings(max_examples=300, deadline=None)
-def test_streams_show_what_the_plain_rule_shows(text, stops, tokenizer):
+def test_streams_return_what_the_plain_rule_returns(text, stops, tokenizer):
     pieces, stream = shown(tokenizer, text, stops)
     want, stopped = one_by_one(text, stops)
     assert ("".join(pieces), stream.stopped) == (want, stopped)
     for count in range(len(pieces)):
-        assert want.startswith("".join(pieces[:count])), "text was shown that had to be taken back"
+        assert want.startswith("".join(pieces[:count])), "text was returned that is not in the answer"
 
 
-def test_prefix_is_shown_and_not_searched():
+def test_prefix_is_returned_and_not_searched():
     stream = TextStream(BYTES, stop=["ab"], prefix=BYTES.encode("ab", special=False))
     assert stream.push(BYTES.id("c")) == "abc" and not stream.stopped
     chosen = GenerationSettings(stop=("b",), prefix=tuple(BYTES.encode("b>", special=False)))
-    assert Reader(chosen, BYTES).text(BYTES.encode("aabaa", special=False)) == "b>aa"
+    assert StopCriteria(chosen, BYTES).text(BYTES.encode("aabaa", special=False)) == "b>aa"
 
 
 def test_ends_by_id():
     chosen = GenerationSettings(eos_ids=(1,), stop_ids=(2, 1))
-    assert [ended_by_id(i, chosen) for i in (0, 1, 2)] == [None, "eos", "stop"]
+    assert [StopCriteria(chosen).finished([i]) for i in (0, 1, 2)] == [None, "eos", "stop"]

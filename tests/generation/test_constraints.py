@@ -1,5 +1,5 @@
-"""Constraints on hostile models: random weights write what the regular expression or the schema asks for, or say that
-they did not."""
+"""Constrained decoding with random weights: the answer satisfies the regular expression or the schema, or is marked
+as not fitting."""
 
 import json
 import re
@@ -73,8 +73,8 @@ def settings(tokenizer: Tokenizer, **more) -> GenerationSettings:
     [{}, {"temperature": 1.0}, {"temperature": 3.0, "n": 3}, {"beams": 3, "n": 3}, {"temperature": 1.0, "top_k": 2}],
     ids=["greedy", "samples", "hot", "beams", "few"],
 )
-def test_random_weights_always_write_valid_json(tokenizer, more):
-    written = set()
+def test_random_weights_always_generate_valid_json(tokenizer, more):
+    found = set()
     for seed in range(4):
         model = model_of(tokenizer, seed)
         chosen = settings(tokenizer, json_schema=SCHEMA, seed=seed, **more)
@@ -82,8 +82,8 @@ def test_random_weights_always_write_valid_json(tokenizer, more):
             for answer in answers:
                 assert answer.fits and answer.finished_by in ("complete", "eos"), answer
                 assert valid(answer.text), answer.text
-                written.add(answer.text)
-    assert len(written) > 3, "control: the models differ"
+                found.add(answer.text)
+    assert len(found) > 3, "control: the models differ"
 
 
 def test_without_the_schema_they_do_not():
@@ -95,8 +95,8 @@ def test_without_the_schema_they_do_not():
 
 
 @pytest.mark.parametrize("more", [{}, {"beams": 2}, {"temperature": 1.0}])
-def test_an_answer_that_was_cut_short_says_so(more):
-    """Whatever the length, nothing is called fitting that is not, and what is whole is."""
+def test_an_answer_that_was_cut_short_is_marked(more):
+    """At any length, `fits` is true exactly for valid answers."""
     for length in (1, 2, 5, 11, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30):
         chosen = settings(BPE, json_schema=SCHEMA, max_new_tokens=length, seed=0, **more)
         for answer in generate(model_of(BPE), [[5]], chosen, tokenizer=BPE)[0]:
@@ -128,8 +128,8 @@ def test_regular_expressions(pattern, more):
             assert answer.fits and re.fullmatch(pattern, answer.text), answer.text
 
 
-def test_an_end_may_come_only_where_the_text_is_whole():
-    """A model that would rather end is held back, and one that cannot end is stopped where nothing more may follow."""
+def test_an_end_is_allowed_only_where_the_text_matches():
+    """A model that prefers to end may not before, and an answer ends where nothing more may follow."""
     model = model_of(CHARS)
     with torch.no_grad():
         model.head.project.weight.zero_()  # every token is as good as any other, and </s> is among the first
@@ -140,7 +140,7 @@ def test_an_end_may_come_only_where_the_text_is_whole():
     assert answer.finished_by == "length" and answer.text == "a" * 150 and answer.fits
 
 
-def test_company_changes_nothing():
+def test_constrained_answers_in_a_batch_equal_single_ones():
     model, prompts = model_of(BPE), [[5], [6, 7, 8], [9, 10]]
     for more in ({}, {"beams": 2}, {"temperature": 1.0}):
         chosen = settings(BPE, json_schema=SCHEMA, seed=3, **more)
@@ -180,7 +180,7 @@ def test_a_tokenizer_that_drops_the_first_space(prompt, more, pattern):
             assert whole == tokenizer.decode(prompt) + answer.text
 
 
-def test_encoder_decoders_follow_it_too():
+def test_encoder_decoders():
     tokenizer = metaspace()
     for more in ({}, {"beams": 2}, {"temperature": 1.5}):
         for seed in range(2):
@@ -200,7 +200,7 @@ def test_a_forced_prefix_is_part_of_the_answer():
         generate(model_of(BPE), [[5]], wrong, tokenizer=BPE)
 
 
-def test_stop_texts_still_stop_and_are_not_called_fitting():
+def test_stop_strings_still_stop_and_the_answer_does_not_fit():
     chosen = settings(BPE, regex="[a-z]{5}STOP[a-z]{5}", stop=("STOP",))
     [[answer]] = generate(model_of(BPE), [[5]], chosen, tokenizer=BPE)
     assert answer.finished_by == "stop" and len(answer.text) == 5 and answer.fits is False
@@ -225,5 +225,5 @@ def test_other_refusals():
     with pytest.raises(InputError, match="needs a tokenizer"):
         generate(model_of(BPE), [[5]], settings(BPE, regex="a"))
     words = Tokenizer.train(["a few words to glue"] * 3, kind="wordpiece", size=60)
-    with pytest.raises(InputError, match="add up"):
+    with pytest.raises(InputError, match="concatenate"):
         Grammar(GenerationSettings(regex="a"), words)

@@ -1,4 +1,4 @@
-"""Search: what it refuses, by name, and what it does when the model fails."""
+"""Requests that are refused, by name, and what happens when the model fails."""
 
 import math
 
@@ -29,14 +29,14 @@ def test_context_overflow_names_both_numbers(gpt2):
         ([[-1]], "prompt 0 contains id -1"),
     ],
 )
-def test_prompts_that_cannot_be(gpt2, prompts, says):
+def test_invalid_prompts(gpt2, prompts, says):
     with pytest.raises(InputError, match=says):
         generate(gpt2.model, prompts, GREEDY)
 
 
-def test_sources_that_cannot_be(gpt2, translator):
+def test_invalid_sources(gpt2, translator):
     chosen = GenerationSettings(max_new_tokens=3)
-    with pytest.raises(InputError, match="reads no source"):
+    with pytest.raises(InputError, match="takes no source"):
         generate(gpt2.model, [[1]], chosen, sources=[[1]])
     with pytest.raises(InputError, match="give sources"):
         generate(translator, [[1]], chosen)
@@ -61,7 +61,7 @@ def test_other_refusals(gpt2):
 
 
 @pytest.mark.parametrize("more", [{}, {"beams": 2}, {"temperature": 1.0}])
-def test_nothing_left_to_choose_ends_the_answer(more):
+def test_an_answer_ends_when_no_token_is_left(more):
     model = tiny_decoder(5)
     chosen = GenerationSettings(max_new_tokens=10, no_repeat_ngram=1, **more)
     [[hypothesis]] = generate(model, [[0, 1]], chosen)
@@ -70,16 +70,16 @@ def test_nothing_left_to_choose_ends_the_answer(more):
 
 
 @pytest.mark.parametrize("more", [{}, {"beams": 2}, {"temperature": 1.0}])
-def test_scores_that_are_not_numbers_are_an_error(more):
+def test_nan_logits_are_an_error(more):
     model = tiny_decoder(5)
     with torch.no_grad():
         model.stack.blocks[0].feedforward.down.weight.fill_(math.nan)
-    with pytest.raises(HeadwayError, match="not numbers"):
+    with pytest.raises(HeadwayError, match="NaN"):
         generate(model, [[0, 1]], GenerationSettings(max_new_tokens=3, **more))
 
 
-def test_a_model_that_has_written_can_still_learn(llama):
-    """Tables made while writing (rotary angles) must be usable with gradients afterwards."""
+def test_a_model_that_has_generated_can_still_be_trained(llama):
+    """Tables made during generation (rotary angles) work with gradients afterwards."""
     from headway.bundle import load
 
     model = load(llama.folder).model

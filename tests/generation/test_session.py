@@ -1,0 +1,451 @@
+"""A session: each answer is that of a single request, whatever joins, leaves, fails or is cancelled around it."""
+
+import copy
+import gc
+import random
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from support.searches import Counted
+from support.writers import tiny_decoder
+
+from headway.engine import prepare, release
+from headway.errors import HeadwayError, InputError
+from headway.generation import GenerationSettings, Session, generate
+from headway.layers.embeddings import EmbeddingConfig
+from headway.models.config import RecurrentConfig
+from headway.models.recurrent import RecurrentEncoderDecoder
+
+GREEDY = GenerationSettings(max_new_tokens=8)
+SETTINGS = [  # sixteen requests; the context of the decoders is 64
+    GenerationSettings(max_new_tokens=12),
+    GenerationSettings(max_new_tokens=14, eos_ids=(8, 30), logprobs=True),
+    GenerationSettings(max_new_tokens=9, repetition_penalty=1.3, no_repeat_ngram=3),
+    GenerationSettings(max_new_tokens=9, repetition_penalty=1.3, no_repeat_ngram=3, eos_ids=(12,)),
+    GenerationSettings(max_new_tokens=10, min_new_tokens=4, eos_ids=(8, 12, 17, 30), presence_penalty=0.7),
+    GenerationSettings(max_new_tokens=7, prefix=(5, 9), forced_eos_ids=(3,), suppress_ids=(6, 7)),
+    GenerationSettings(max_new_tokens=12, temperature=1.0, seed=1),
+    GenerationSettings(max_new_tokens=9, temperature=0.7, top_p=0.9, n=3, eos_ids=(8, 30), seed=2),
+    GenerationSettings(max_new_tokens=11, temperature=1.3, top_k=5, frequency_penalty=0.4, seed=2**40),
+    GenerationSettings(max_new_tokens=8, beams=3, n=2, eos_ids=(8, 30)),
+    GenerationSettings(max_new_tokens=10, beams=3, n=3, eos_ids=(8, 30), length_penalty=0.5, no_repeat_ngram=2),
+    GenerationSettings(max_new_tokens=6, beams=4, groups=2, diversity_penalty=1.0, n=4, eos_ids=(8, 30)),
+    GenerationSettings(max_new_tokens=12, regex="[a-t]{3,6}", eos_ids=(2,)),
+    GenerationSettings(max_new_tokens=12, regex="(ca|sa)t ?[a-e]*", temperature=1.0, seed=4, eos_ids=(2,)),
+    GenerationSettings(max_new_tokens=40, overflow="window"),
+    GenerationSettings(max_new_tokens=12, stop=("a", "t s")),
+]
+
+
+@pytest.fixture(scope="module")
+def models(pair_of):
+    """Shape and weights → model; the engine's compiled step is part of int8 and of "compiled"."""
+    torch.manual_seed(0)
+    recurrent = RecurrentEncoderDecoder(RecurrentConfig(EmbeddingConfig(40, 16), 16, start_id=1)).eval()
+    with torch.no_grad():
+        for parameter in recurrent.parameters():
+            parameter.mul_(3)
+    plain = {
+        "llama": pair_of("llama").model,
+        "t5": pair_of("t5").model,
+        "gru": recurrent,
+    }
+    made = {}
+
+    def make(shape, weights):
+        if (shape, weights) not in made:
+            model = release(copy.deepcopy(plain[shape]))
+            if weights != "plain":
+                model = prepare(model, "int8" if weights == "int8" else None)
+            made[shape, weights] = model
+        return made[shape, weights]
+
+    return make
+
+
+def draw_requests(model, rng):
+    """(prompt, settings, source) of each of the settings, in random order."""
+    out = []
+    for settings in rng.sample(SETTINGS, len(SETTINGS)):
+        if model.reads_source:
+            prompt, source = [model.start_id], [rng.randrange(3, 40) for _ in range(rng.randrange(1, 12))]
+        else:
+            longest = 62 if settings.overflow == "window" else 30
+            prompt, source = [rng.randrange(3, 40) for _ in range(rng.randrange(1, longest))], None
+        out.append((prompt, settings, source))
+    return out
+
+
+def run(session, requests, rng):
+    """Hypotheses of the requests, which arrive at random steps, among others that are cancelled at random steps."""
+    waiting, ids, others, found, events = list(range(len(requests))), {}, {}, {}, {}
+    step = 0
+    while waiting or not session.idle:
+        while waiting and rng.random() < 0.4:
+            place = waiting.pop()
+            prompt, settings, source = requests[place]
+            ids[session.add(prompt, settings, source=source)] = place
+            if rng.random() < 0.6:
+                prompt, settings, source = rng.choice(requests)
+                others[session.add(prompt, settings, source=source)] = step + rng.randrange(6)
+        for other in [other for other, at in others.items() if at <= step]:
+            session.cancel(other)
+            del others[other]
+        for event in session.step():
+            assert event.error is None, event.error
+            if event.id in ids:
+                place = ids[event.id]
+                assert event.sample not in found.setdefault(place, {}), "an event after the end"
+                events.setdefault((place, event.sample), []).append(event)
+                if event.finished_by is not None:
+                    found[place][event.sample] = event.hypothesis
+        step += 1
+        assert step < 1000
+    for (place, sample), seen in events.items():
+        hypothesis, settings = found[place][sample], requests[place][1]
+        assert "".join(event.text for event in seen) == (hypothesis.text or "")
+        assert [event.finished_by for event in seen] == [None] * (len(seen) - 1) + [hypothesis.finished_by]
+        if settings.beams == 1:
+            tokens = [event.token for event in seen if event.token is not None]
+            assert [*settings.prefix, *tokens] == hypothesis.ids
+    return [[found[place][sample] for sample in sorted(found[place])] for place in range(len(requests))]
+
+
+def differences(model, tokenizer, seed, **options):
+    """Which of 16 requests get another answer in a session than alone."""
+    rng = random.Random(seed)
+    requests = draw_requests(model, rng)
+    single = []
+    for prompt, settings, source in requests:
+        sources = None if source is None else [source]
+        single.append(generate(model, [prompt], settings, sources=sources, tokenizer=tokenizer)[0])
+    session = Session(model, tokenizer=tokenizer, **options)
+    together = run(session, requests, rng)
+    assert len(session) == 0 and session.idle
+    assert sum(len(answers) for answers in together) >= 16
+    return [
+        (settings, want, got)
+        for (_, settings, _), want, got in zip(requests, single, together, strict=True)
+        if [(h.ids, h.text, h.finished_by, h.fits) for h in want]
+        != [(h.ids, h.text, h.finished_by, h.fits) for h in got]
+        or [h.score for h in got] != pytest.approx([h.score for h in want], abs=1e-3)
+    ]
+
+
+@pytest.mark.parametrize("weights", ["plain", "compiled", "int8"])
+@pytest.mark.parametrize("shape", ["llama", "t5", "gru"])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_answer_is_that_of_a_single_request(models, tokenizer, shape, weights, seed):
+    options = [{}, {"prefill_tokens": 7}, {"prefill_tokens": None}][seed]
+    assert differences(models(shape, weights), tokenizer, seed, **options) == []
+
+
+def test_control_a_wrong_row_is_found(models, tokenizer, monkeypatch):
+    model = models("llama", "plain")
+    cache = type(model.new_cache(1))
+    select = cache.select
+    monkeypatch.setattr(cache, "select", lambda self, rows: select(self, [*rows[1:], rows[0]]))
+    assert len(differences(model, tokenizer, 0)) > 3
+
+
+def test_control_rows_that_join_in_the_wrong_order_are_found(models, tokenizer, monkeypatch):
+    model = models("llama", "plain")
+    cache = type(model.new_cache(1))
+    append = cache.append_rows
+
+    def reversed_rows(self, other):
+        append(self, other)
+        self.select([*range(len(self) - 2), len(self) - 1, len(self) - 2])
+
+    monkeypatch.setattr(cache, "append_rows", reversed_rows)
+    assert len(differences(model, tokenizer, 0)) > 3
+
+
+# ---------------------------------------------------------------------------------------- steps and events
+
+
+def steps_until_idle(session):
+    out = []
+    while not session.idle:
+        out.append(session.step())
+    return out
+
+
+def test_rows_join_and_leave_at_any_step():
+    session = Session(tiny_decoder(40))
+    first = session.add([5, 9], replace(GREEDY, max_new_tokens=4))
+    steps = [session.step(), session.step()]
+    second = session.add([7], replace(GREEDY, max_new_tokens=3))
+    steps += steps_until_idle(session)
+    assert [[event.id for event in events] for events in steps] == [
+        [first], [first], [first, second], [first, second], [second]
+    ]  # fmt: skip
+    assert [event.finished_by for events in steps for event in events] == [None] * 4 + ["length", None, "length"]
+    assert session.step() == []
+
+
+def test_samples_share_one_prefill(llama):
+    model = Counted(llama.model)
+    session = Session(model)
+    session.add([5, 9, 11], GenerationSettings(max_new_tokens=4, temperature=1.0, n=3, seed=3))
+    [first, *_] = steps_until_idle(session)
+    assert model.shapes == [(1, 3), (3, 1), (3, 1), (3, 1)]
+    assert [(event.id, event.sample) for event in first] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_beam_search_has_events_at_its_end(tokenizer):
+    session = Session(tiny_decoder(len(tokenizer)), tokenizer=tokenizer)
+    session.add([5], GenerationSettings(max_new_tokens=5, beams=3, n=2))
+    steps = steps_until_idle(session)
+    assert [len(events) for events in steps] == [0, 0, 0, 0, 2]
+    assert [(event.sample, event.token, event.text) for event in steps[-1]] == [
+        (i, None, event.hypothesis.text) for i, event in enumerate(steps[-1])
+    ]
+    assert steps[-1][0].hypothesis.score >= steps[-1][1].hypothesis.score
+
+
+def test_a_long_prompt_does_not_stall_the_others(llama):
+    """Eight tokens of a prompt per step: the running row has a token in every step, and a short prompt that comes later
+    waits for one chunk, not for the whole long one."""
+    model = Counted(llama.model)
+    session = Session(model, prefill_tokens=8)
+    running = session.add([5, 9, 11], replace(GREEDY, max_new_tokens=20))
+    session.step()
+    long = session.add([3 + i % 30 for i in range(40)], GREEDY)
+    session.step()
+    short = session.add([7, 7], GREEDY)
+    seen = [{event.id for event in session.step()} for _ in range(6)]
+    assert all(running in ids for ids in seen)
+    assert min(step for step, ids in enumerate(seen) if short in ids) <= 1
+    assert min(step for step, ids in enumerate(seen) if long in ids) == 4
+    assert max(rows * tokens for rows, tokens in model.shapes) <= 8
+
+
+def test_waiting_prompts_of_similar_length_are_prefilled_together(llama):
+    model = Counted(llama.model)
+    session = Session(model)
+    for length in (4, 5, 20, 5):
+        session.add([3 + (length + i * i) % 30 for i in range(length)], GREEDY)
+    session.step()
+    assert model.shapes == [(1, 20), (3, 5)]
+
+
+def test_a_row_that_overflows_the_context_returns_to_prefill(llama):
+    """The other row goes on while it is prefilled in chunks."""
+    model = Counted(llama.model)
+    session = Session(model, prefill_tokens=8)
+    windowed = session.add([3 + i % 30 for i in range(64)], replace(GREEDY, max_new_tokens=4, overflow="window"))
+    steps = []
+    while not any(events for events in steps):
+        steps.append(session.step())
+    other = session.add([5], replace(GREEDY, max_new_tokens=20))
+    steps = [{event.id for event in session.step()} for _ in range(8)]
+    assert all(other in ids for ids in steps[1:])
+    assert [windowed in ids for ids in steps] == [False, False, False, False, True, True, True, False]
+
+
+# ---------------------------------------------------------------------------------------- cancel, memory
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cancel_in_every_phase(llama, beams):
+    prompt = [3 + i % 30 for i in range(30)]
+    chosen = replace(GREEDY, beams=beams)
+    [want] = generate(llama.model, [[5, 9]], GREEDY)
+    for steps in range(8):  # waiting, the chunks of the prefill, running
+        session = Session(llama.model, prefill_tokens=8)
+        kept = session.add([5, 9], GREEDY)
+        victim = session.add(prompt, chosen)
+        events = [event for _ in range(steps) for event in session.step()]
+        session.cancel(victim)
+        assert len(session) == 1
+        after = [event for events in steps_until_idle(session) for event in events]
+        assert {event.id for event in after} == {kept}
+        assert [event.token for event in (*events, *after) if event.id == kept] == want[0].ids
+        session.cancel(victim)
+        session.cancel(kept)
+        with pytest.raises(InputError, match="no request 2"):
+            session.cancel(2)
+
+
+def test_finished_and_cancelled_rows_are_freed(llama):
+    session = Session(llama.model)
+    short, long = session.add([5], replace(GREEDY, max_new_tokens=2)), session.add([7, 8], GREEDY)
+    more = session.add([9], replace(GREEDY, temperature=1.0, n=4, seed=1))
+    session.step()
+    cache = weakref.ref(session._batch.cache)
+    assert len(cache()) == 6
+    session.step()
+    assert len(cache()) == 5, short
+    session.cancel(more)
+    assert len(cache()) == 1
+    session.cancel(long)
+    gc.collect()
+    assert cache() is None and session.idle
+
+
+# ---------------------------------------------------------------------------------------- failures
+
+
+def test_nan_fails_one_request_alone(llama):
+    model = copy.deepcopy(llama.model)
+    with torch.no_grad():
+        model.embedding.tokens.weight[39] = torch.nan
+    [want] = generate(model, [[5, 9]], replace(GREEDY, suppress_ids=(39,)))
+    for chosen in (GREEDY, replace(GREEDY, beams=2), replace(GREEDY, temperature=1.0, n=3)):
+        session = Session(model)
+        good = session.add([5, 9], replace(GREEDY, suppress_ids=(39,)))
+        bad = session.add([5, 39], chosen)
+        events = [event for events in steps_until_idle(session) for event in events]
+        [failure] = [event for event in events if event.id == bad]
+        assert failure.finished_by == "error" and isinstance(failure.error, HeadwayError)
+        assert [event.token for event in events if event.id == good] == want[0].ids
+        with pytest.raises(HeadwayError, match="NaN"):
+            generate(model, [[5, 9], [5, 39]], replace(chosen, suppress_ids=(39,)))
+
+
+def test_a_filter_that_raises_fails_its_request(llama):
+    def broken(scores, history):
+        raise ValueError("broken filter")
+
+    [want] = generate(llama.model, [[5, 9]], GREEDY)
+    for chosen in (GREEDY, replace(GREEDY, beams=2)):
+        session = Session(llama.model)
+        good, bad = session.add([5, 9], GREEDY), session.add([7], chosen, filters=[broken])
+        events = [event for events in steps_until_idle(session) for event in events]
+        assert [str(event.error) for event in events if event.id == bad] == ["broken filter"]
+        assert [event.token for event in events if event.id == good] == want[0].ids
+
+
+class Failing(Counted):
+    """Raises in one step."""
+
+    error: BaseException | None = None
+
+    def step(self, ids, cache, **options):
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return super().step(ids, cache, **options)
+
+
+def test_a_model_that_raises_ends_the_running_requests_and_the_session_goes_on(llama):
+    model = Failing(llama.model)
+    [want] = generate(llama.model, [[5, 9]], GREEDY)
+    session = Session(model)
+    running = [session.add([5, 9], GREEDY), session.add([7], replace(GREEDY, temperature=1.0, n=2))]
+    session.step()
+    later = session.add([5, 9], GREEDY)
+    model.error = RuntimeError("out of memory")
+    events = session.step()
+    failures = [event for event in events if event.finished_by == "error"]
+    assert [event.id for event in failures] == running and len(session) == 1
+    tokens = [event.token for events in (events, *steps_until_idle(session)) for event in events if event.id == later]
+    assert tokens == want[0].ids
+    model.error = RuntimeError("out of memory")
+    session.add([7], GREEDY)
+    [failure] = session.step()  # in prefill
+    assert failure.finished_by == "error" and session.idle
+
+
+def test_an_interrupt_drops_all_requests(llama):
+    model = Failing(llama.model)
+    session = Session(model)
+    session.add([5, 9], GREEDY)
+    session.step()
+    model.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        session.step()
+    assert session.idle
+    session.add([5, 9], GREEDY)
+    assert [e.token for events in steps_until_idle(session) for e in events] == generate(model, [[5, 9]], GREEDY)[0][
+        0
+    ].ids
+
+
+def test_wrong_requests_change_nothing(llama):
+    session = Session(llama.model)
+    for prompt, settings, message in [
+        ([], GREEDY, "prompt is empty"),
+        ([40], GREEDY, "prompt contains id 40"),
+        ([1] * 60, GREEDY, "context is 64"),
+        ([1], replace(GREEDY, stop=("x",)), "tokenizer"),
+        ([1], replace(GREEDY, seed=(1, 2)), "seed"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            session.add(prompt, settings)
+    with pytest.raises(InputError, match="takes no source"):
+        session.add([1], GREEDY, source=[1])
+    assert session.idle and session.step() == []
+
+
+# ---------------------------------------------------------------------------------------- filters of one's own
+
+
+class OnlyEven:
+    """Counts its calls."""
+
+    def __init__(self):
+        self.rows: list[int] = []
+
+    def __call__(self, scores, history):
+        self.rows.append(len(scores))
+        odd = torch.arange(scores.shape[1]) % 2 == 1
+        return scores.masked_fill(odd, -torch.inf)
+
+
+@pytest.mark.parametrize("chosen", [GREEDY, replace(GREEDY, temperature=1.0, seed=3), replace(GREEDY, beams=3)])
+def test_a_filter_of_ones_own(llama, chosen):
+    rule = OnlyEven()
+    session = Session(llama.model)
+    filtered = {session.add(prompt, chosen, filters=[rule]) for prompt in ([5, 9, 11], [7])}
+    plain = session.add([5, 9, 11], GREEDY)
+    found = {e.id: e.hypothesis.ids for events in steps_until_idle(session) for e in events if e.hypothesis}
+    assert all(token % 2 == 0 for id in filtered for token in found[id])
+    assert found[plain] == generate(llama.model, [[5, 9, 11]], GREEDY)[0][0].ids
+    assert any(token % 2 for token in found[plain]), "control: the others are not filtered"
+    assert len(rule.rows) == 8 and max(rule.rows) == 2 * chosen.beams, "one call per step for both requests"
+
+
+class Counter:
+    """Allows token 4 only after three others, and completes the answer after it."""
+
+    class State:
+        def __init__(self, tokens=()):
+            self.tokens = tokens
+
+        @property
+        def complete(self):
+            return 4 in self.tokens
+
+        def push(self, token):
+            self.tokens = (*self.tokens, token)
+
+        def copy(self):
+            return Counter.State(self.tokens)
+
+    def new_state(self):
+        return self.State()
+
+    def __call__(self, scores, history):
+        out = scores.clone()
+        for row, state in zip(out, history.states(self), strict=True):
+            if len(state.tokens) == 3:
+                row[:4] = row[5:] = -torch.inf
+            else:
+                row[4] = -torch.inf
+        return out
+
+
+@pytest.mark.parametrize("chosen", [GREEDY, replace(GREEDY, temperature=1.0, n=2), replace(GREEDY, beams=3, n=3)])
+def test_a_filter_with_a_state_per_answer(llama, chosen):
+    session = Session(llama.model)
+    session.add([5, 9, 11], chosen, filters=[Counter()])
+    session.add([7], chosen, filters=[Counter()])
+    finished = [e.hypothesis for events in steps_until_idle(session) for e in events if e.hypothesis]
+    assert len(finished) == 2 * chosen.n
+    for hypothesis in finished:
+        assert hypothesis.finished_by == "complete"
+        assert len(hypothesis.ids) == 4 and hypothesis.ids.index(4) == 3

@@ -108,7 +108,9 @@ def test_trust_40_later_tokens_change_nothing(pair_of, family):
     assert torch.equal(a[:, :6], b[:, :6])
     assert not torch.equal(a[:, 6:], b[:, 6:]), "control: the change was seen"
     embedded = []
-    handle = model.embedding.sum.register_forward_hook(lambda *args: embedded.append(args[2].requires_grad_()) or args[2])
+    handle = model.embedding.sum.register_forward_hook(
+        lambda *args: embedded.append(args[2].requires_grad_()) or args[2]
+    )
     try:
         logits = model(ids).logits
     finally:

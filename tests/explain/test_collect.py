@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.collect import collect
 from headway.explain.token_text import tokens
-from headway.layers.score_bias import RelativeBiasConfig
+from headway.layers.score_bias import RelativeBiasConfig, RelativeKeyConfig
 from headway.models.build import build
 from headway.models.config import DecoderConfig, EmbeddingConfig, LanguageHeadConfig, LayerConfig, StackConfig
 from headway.models.recipes import Size, block, decoder
@@ -131,11 +131,13 @@ def test_an_image_becomes_patches() -> None:
     )
 
 
-@pytest.mark.parametrize("bias", ["alibi", "relative", "window", "grouped"])
+@pytest.mark.parametrize("bias", ["alibi", "relative", "relative_key", "window", "grouped"])
 def test_biases_windows_and_groups(bias: str) -> None:
     plain = block(Size(width=32, layers=2, heads=4, dropout=0.0), "modern")
     if bias == "grouped":
         plain = replace(plain, attention=replace(plain.attention, kv_heads=2))
+    if bias == "relative_key":
+        plain = replace(plain, attention=replace(plain.attention, score_bias=RelativeKeyConfig(4), rotary=None))
     stack = StackConfig(
         plain,
         2,
@@ -150,7 +152,7 @@ def test_biases_windows_and_groups(bias: str) -> None:
     found = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
     assert check_numbers(found) == 2
     first = found.attention[0]
-    assert (first.bias is not None) == (bias in ("alibi", "relative"))
+    assert (first.bias is not None) == (bias in ("alibi", "relative", "relative_key"))
     assert first.mask[7].sum() == (3 if bias == "window" else 8)
     assert first.kv_heads == (2 if bias == "grouped" else 4)
 

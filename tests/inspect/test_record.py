@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import headway
 from headway.errors import InputError
-from headway.inspect import patch, record
+from headway.inspect import patch, record, record_contexts
 from headway.layers import attend
 from headway.layers.attend import repeat_groups
 from headway.layers.attention import Attention
@@ -208,3 +208,16 @@ def test_the_recurrent_alignment_is_recorded_and_selected() -> None:
     assert everything.shape == (2, 1, 4, 6)
     part = whole(Subject(model, inputs), "cross.weights", heads=[0], queries=[1])["cross.weights"]
     assert torch.equal(part, everything[:, :, [1]])
+
+
+def test_contexts_give_the_weights_of_the_pass(subject: Subject) -> None:
+    taps = [f"*blocks.*.{tap}" for tap in ("q", "k", "weights")]
+    with torch.no_grad(), record(subject.model, taps) as recorded, record_contexts(subject.model, "*") as contexts:
+        subject.model(**subject.inputs)
+    assert contexts.keys() == {name.removesuffix(".q") for name in recorded if name.endswith(".q")}
+    for name, context in contexts.items():
+        q, k, weights = (recorded[f"{name}.{tap}"][0] for tap in ("q", "k", "weights"))
+        with torch.no_grad():
+            _, computed = subject.model.get_submodule(name).scores_and_weights(q, k, context)
+        torch.testing.assert_close(computed, weights, atol=1e-6, rtol=0)
+    assert hooked(subject.model) == []

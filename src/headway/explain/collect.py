@@ -17,7 +17,7 @@ from headway.explain.encoder_inputs import PreparedInput, prepare_encoder, short
 from headway.explain.facts import facts, kind_of, name_of
 from headway.explain.model_map import attentions, stacks
 from headway.explain.size_budget import Sizes, select_layers
-from headway.inspect import record
+from headway.inspect import record, record_contexts
 from headway.inspect.parts import eval_mode
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
@@ -66,9 +66,11 @@ def _transformer(
     widths = {stack.sequence: stack.model.config.stack.block.width for stack in parts}
     kept = select_layers(Sizes(layers_found, prepared.lengths, widths), layers)
     names = [name for stack in parts for name in tensors.taps(stack, layers_found, kept)]
-    with torch.no_grad(), record(model, names) as recorded:
+    with torch.no_grad(), record(model, names) as recorded, record_contexts(model, "*") as contexts:
         output = prepared.read_output(model(**prepared.inputs))
-    attention = [tensors.attention(each, recorded, kept) for each in layers_found if each.layer in kept.weights]
+    attention = [
+        tensors.attention(each, recorded, contexts, kept) for each in layers_found if each.layer in kept.weights
+    ]
     target = importance.target_of(output, first="target" in prepared.sequences)
     own = getattr(task, "labels", None)
     to_text = vocabulary(task.tokenizer) if own is None else labels(own)
@@ -78,7 +80,7 @@ def _transformer(
         sequences=prepared.sequences,
         task=task.name,
         note=[*prepared.note, *kept.note],
-        embedding=[tensors.embedding(stack, recorded) for stack in parts] if kept.embedding else [],
+        embedding=[tensors.embedding(stack, recorded, contexts) for stack in parts] if kept.embedding else [],
         attention=attention,
         stream=[part for stack in parts for part in tensors.stream(stack, recorded)],
         output=output,

@@ -12,7 +12,7 @@ import torch
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.size_budget import PATTERN_POSITIONS
-from headway.layers.attend import attend_with_weights
+from headway.layers.attend import attend_with_weights, score_scale
 from headway.layers.masks import CAUSAL, Mask
 from headway.layers.positions import sinusoids
 
@@ -230,7 +230,7 @@ def _attention(
         queries=queries,
         keys=keys,
         causal=rule.causal,
-        scale=1 / math.sqrt(key.shape[-1]) if scale is None else scale,
+        scale=score_scale(key.shape[-1], scale),
         heads=1,
         kv_heads=1,
         weights=weights[0].numpy(),

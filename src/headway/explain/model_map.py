@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-from torch import Tensor
-
+from headway.layers.attend import score_scale
 from headway.layers.attention import Attention
-from headway.layers.context import Context
-from headway.layers.positions import positions_of
 from headway.models.protocol import Model, Part
 
 
@@ -65,25 +60,13 @@ class AttentionInfo:
 
     @property
     def biased(self) -> bool:
-        return self.stack.model.config.stack.score_bias is not None and not self.cross
+        """Whether a position bias is added to the scores."""
+        config = self.stack.model.config.stack
+        return not self.cross and (config.score_bias is not None or self.module.config.score_bias is not None)
 
     @property
     def scale(self) -> float:
-        config = self.module.config
-        return 1.0 / math.sqrt(config.head_size) if config.scale is None else config.scale
-
-    def mask(self, queries: int, keys: int) -> Tensor:  # (query, key), True = may attend; there is no padding here
-        found = None if self.cross else self.context(queries, keys).mask.tensor(queries, keys, torch.device("cpu"))
-        return torch.ones(queries, keys, dtype=torch.bool) if found is None else found.expand(queries, keys)
-
-    def bias(self, queries: int, keys: int) -> Tensor | None:  # (head, query, key)
-        bias = None if self.cross else self.context(queries, keys).bias
-        return None if bias is None else bias[0]
-
-    def context(self, queries: int, keys: int) -> Context:
-        """What the stack gives this layer in a pass over so many tokens."""
-        positions = positions_of(queries, device=torch.device("cpu"), past=[keys - queries])
-        return self.stack.model.stack.contexts(positions, dtype=torch.float32)[self.layer]
+        return score_scale(self.module.config.head_size, self.module.config.scale)
 
 
 def stacks(model: Model) -> list[StackInfo]:

@@ -14,11 +14,11 @@ from headway.explain import story
 from headway.explain.choices import round_float32
 from headway.explain.model_map import AttentionInfo, StackInfo
 from headway.explain.size_budget import PATTERN_POSITIONS, Kept
+from headway.layers.context import Context
 from headway.layers.positions import SinusoidalPositions, sinusoids
-from headway.layers.rotary import rotary_frequencies
-from headway.models.stack import Stack
 
 Recorded = Mapping[str, Sequence[Tensor]]
+Contexts = Mapping[str, Context]
 VECTORS = ("q", "k", "v", "z")
 
 
@@ -42,10 +42,10 @@ def array(values: Tensor) -> np.ndarray:
 # ---------------------------------------------------------------------------------------- embedding and position
 
 
-def embedding(stack: StackInfo, recorded: Recorded) -> story.Embedding:
+def embedding(stack: StackInfo, recorded: Recorded, contexts: Contexts) -> story.Embedding:
     module, prefix = stack.model.embedding, f"{stack.prefix}embedding."
     result = recorded[prefix + "sum"][0][0]  # (token, width)
-    position = _angles(stack.model.stack, len(result))
+    position = _position(stack, contexts)
     if stack.model.inputs == "image":
         token = torch.cat([module.first[0], recorded[prefix + "patch"][0][0]])
         position = story.Position("learned", array(module.positions[0]))
@@ -74,27 +74,31 @@ def _embedding_taps(model: Any) -> list[str]:
     return ["token", "sum"] + ([] if model.embedding.positions is None else ["position"])
 
 
-def _angles(stack: Stack, length: int) -> story.Position:
-    if stack.rotaries:
-        config, rotary = next(iter(stack.rotaries.items()))
-        size = rotary.size
-        frequencies, _ = rotary_frequencies(size, config, lengths=torch.tensor([length]))
-        angles = torch.arange(length)[:, None] * frequencies.reshape(1, -1)  # (token, size/2)
-        return story.Position("rotary", angles=array(angles))
-    if stack.config.score_bias is None:
+def _position(stack: StackInfo, contexts: Contexts) -> story.Position:
+    """Where position enters, if not at the input: at q and k, at the scores, or nowhere."""
+    config, rotaries = stack.model.config.stack, stack.model.stack.rotaries
+    if rotaries:
+        positions = contexts[f"{stack.prefix}stack.blocks.0.attention"].positions
+        assert positions is not None
+        ids = positions.ids[:1]  # (1, token)
+        angles, _ = next(iter(rotaries.values())).angles(ids.float(), ids.amax(-1) + 1)
+        return story.Position("rotary", angles=array(angles[0]))
+    if config.score_bias is None and config.block.attention.score_bias is None:
         return story.Position("none")
-    return story.Position("alibi" if stack.config.score_bias == "alibi" else "relative")
+    return story.Position("alibi" if config.score_bias == "alibi" else "relative")
 
 
 # ---------------------------------------------------------------------------------------- attention
 
 
-def attention(layer: AttentionInfo, recorded: Recorded, kept: Kept) -> story.Attention:
+def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.Attention:
     weights = recorded[f"{layer.name}.weights"][0][0]  # (head, query, key)
     queries, keys = weights.shape[1:]
     full = layer.layer in kept.vectors
-    vectors = {part: array(recorded[f"{layer.name}.{part}"][0][0]) for part in VECTORS} if full else {}
-    bias = layer.bias(queries, keys) if full else None
+    vectors = {part: recorded[f"{layer.name}.{part}"][0] for part in VECTORS} if full else {}
+    context = contexts[layer.name]
+    bias = layer.module.bias(vectors["q"], vectors["k"], context) if full else None
+    mask = layer.module.mask(context).tensor(queries, keys, weights.device)
     return story.Attention(
         name=layer.name,
         stack=layer.stack.name,
@@ -107,9 +111,11 @@ def attention(layer: AttentionInfo, recorded: Recorded, kept: Kept) -> story.Att
         heads=layer.module.heads,
         kv_heads=layer.module.kv_heads,
         weights=story.quantize(array(weights)) if kept.quantized else array(weights),
-        mask=layer.mask(queries, keys).numpy(),
-        bias=None if bias is None else array(bias),
-        **vectors,
+        mask=np.ones((queries, keys), dtype=bool)
+        if mask is None
+        else mask.expand(1, 1, queries, keys)[0, 0].cpu().numpy(),
+        bias=None if bias is None else array(bias.expand(1, *weights.shape)[0]),
+        **{part: array(values[0]) for part, values in vectors.items()},
     )
 
 

@@ -6,7 +6,7 @@ from headway.inspect.importance import HeadImportance, head_importance, logit
 from headway.inspect.intervene import ablate, patch, replace, scale, steer
 from headway.inspect.lens import LensLayer, logit_lens
 from headway.inspect.pictures import draw_alignment, draw_attention, draw_heads, draw_positions
-from headway.inspect.record import record
+from headway.inspect.record import record, record_contexts
 from headway.inspect.rollout import Rollout, attention_rollout
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "logit_lens",
     "patch",
     "record",
+    "record_contexts",
     "replace",
     "scale",
     "steer",

@@ -13,7 +13,6 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import record
-from headway.layers.block import normalise
 from headway.models.protocol import Model, Part
 
 
@@ -57,10 +56,9 @@ def stream_names(part: Part) -> list[str]:
 def head_logits(part: Part, stream: Tensor, *, mask: Tensor | None) -> Tensor:
     """The logits of a residual stream (batch, length, width)."""
     model = part.model
-    norm = model.stack.final_norm
     if model.head is None:
         raise InputError("the model has no head, so the logit lens has nothing to apply; load it with one")
-    hidden = stream if norm is None else normalise(norm, stream, None)
+    hidden = model.stack.finish(stream, None if mask is None else mask.bool())
     logits = model.head(hidden, table=model.token_table, padding_mask=mask).logits
     if logits is None:
         raise InputError(f"the model's head ({type(model.head).__name__}) gives no logits")

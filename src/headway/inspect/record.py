@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.inspect.parts import Names, check_fired, match_names, taps_of, unique
+from headway.inspect.parts import Names, attentions_of, check_fired, match_names, taps_of, unique
 from headway.layers.attend import take
 from headway.layers.attention import Attention
 from headway.layers.context import Context
@@ -57,6 +57,26 @@ def record(
             each.register()
         yield store.values
     check_fired(matches, store.values, taps)
+
+
+@contextmanager
+def record_contexts(model: nn.Module, names: Names) -> Iterator[dict[str, Context]]:
+    """Maps each named attention layer to the Context of its last forward pass: mask, positions, bias and memory."""
+    attentions = attentions_of(model)
+    contexts: dict[str, Context] = {}
+    with ExitStack() as hooks:
+        for name in unique(match_names(names, attentions, kind="attention")):
+
+            def hook(_module: nn.Module, args: Any, given: dict[str, Any], name: str = name) -> None:
+                contexts[name] = _context_of(args, given)
+
+            hooks.callback(attentions[name].register_forward_pre_hook(hook, with_kwargs=True).remove)
+        yield contexts
+
+
+def _context_of(args: Any, given: dict[str, Any]) -> Context:
+    """Of the arguments of `Attention.forward`."""
+    return given["context"] if "context" in given else args[1]
 
 
 class _Store:
@@ -136,7 +156,7 @@ class _ComputedWeights:
         self.hooks.callback(attention.k.register_forward_hook(self._on_keys).remove)
 
     def _on_forward(self, _module: nn.Module, args: Any, given: dict[str, Any]) -> None:
-        self.context: Context = given["context"] if "context" in given else args[1]
+        self.context = _context_of(args, given)
 
     def _on_queries(self, _module: nn.Module, _inputs: Any, q: Tensor) -> None:
         self.q = q

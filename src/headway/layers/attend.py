@@ -75,12 +75,17 @@ def attention_weights(
     k = take(k, None if heads is None else [head * k.shape[1] // count for head in heads], None)
     q = take(q, heads, rows)
     scores = q @ repeat_groups(k, q.shape[1]).transpose(-2, -1)
-    scores = scores * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = scores * score_scale(q.shape[-1], scale)
     if bias is not None:
         scores = scores + take(bias, heads, rows).to(scores.dtype)
     if allowed is not None:
         scores = scores.masked_fill(~take(allowed, heads, rows), -math.inf)
     return scores, softmax(scores)
+
+
+def score_scale(size: int, scale: float | None = None) -> float:
+    """What the scores are multiplied by: 1/√d_k, or as given."""
+    return 1.0 / math.sqrt(size) if scale is None else scale
 
 
 def softmax(scores: Tensor) -> Tensor:

@@ -56,9 +56,9 @@ class Rotary:
         """cos and sin, (batch or 1, 1, query, size/2)."""
         ids = positions.ids
         if self.config.depends_on_length:
-            cos, sin = self._angles(ids.float(), ids.amax(-1) + 1)
+            cos, sin = self._cos_sin(ids.float(), ids.amax(-1) + 1)
         elif positions.max_position is None:
-            cos, sin = self._angles(ids.float(), None)
+            cos, sin = self._cos_sin(ids.float(), None)
         else:
             cos, sin = self._table(ids, positions.max_position)
         return cos[:, None].to(dtype), sin[:, None].to(dtype)
@@ -67,15 +67,20 @@ class Rotary:
         table = self._tables.get(ids.device)
         if table is None or len(table[0]) < max_position:
             count = max(512, 2 * max_position)
-            table = self._angles(torch.arange(count, dtype=torch.float32, device=ids.device), None)
+            table = self._cos_sin(torch.arange(count, dtype=torch.float32, device=ids.device), None)
             self._tables[ids.device] = table
         return table[0][ids], table[1][ids]
 
-    def _angles(self, positions: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _cos_sin(self, positions: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        angles, factor = self.angles(positions, lengths)
+        return angles.cos() * factor, angles.sin() * factor
+
+    def angles(self, positions: Tensor, lengths: Tensor | None) -> tuple[Tensor, float]:
+        """(angles in radians, (…, size/2), and the factor on cos and sin) of positions (…); `lengths` (batch) where the
+        angles depend on the length of the row."""
         frequencies, factor = rotary_frequencies(self.size, self.config, lengths=lengths)
         frequencies = frequencies.to(positions.device)  # (size/2), or (batch, size/2)
-        angle = positions[..., None] * (frequencies if frequencies.ndim == 1 else frequencies[:, None])
-        return angle.cos() * factor, angle.sin() * factor
+        return positions[..., None] * (frequencies if frequencies.ndim == 1 else frequencies[:, None]), factor
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ import typer
 from headway.cli import app, main
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "docs/train.md", "docs/generate.md", "docs/explain.md"]
-NAMED = ["docs/trust.md", "docs/distributed.md"]  # whose commands take hosts, hours or faults
+PAGES = ["README.md", "docs/train.md", "docs/generate.md", "docs/explain.md", "docs/speed.md"]
+NAMED = ["docs/trust.md", "docs/distributed.md", "docs/results.md"]  # whose commands take hosts, hours or faults
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 PLACEHOLDER = re.compile(r"\[|…|\b(TASK|MODEL|DATA|INPUT|DIR|FOLDER)\b")
 
@@ -73,7 +73,7 @@ def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, 
 
 @pytest.mark.parametrize("page", NAMED)
 def test_the_commands_that_are_not_run_exist(page: str) -> None:
-    """With the options they are shown with; what is said of a command within a line names one, too."""
+    """With the options they are shown with, and so do the commands named in the text."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     shown = [line for _, text in blocks(page) for line in text.splitlines() if "headway " in line]
     for line in shown:
@@ -81,15 +81,23 @@ def test_the_commands_that_are_not_run_exist(page: str) -> None:
         known = {option for parameter in commands[name].params for option in parameter.opts}
         unknown = [word for word in words if word.startswith("--") and word not in known]
         assert not unknown, f"{page}: {line}"
-    said = re.findall(r"`headway ([a-z-]+)", (REPOSITORY / page).read_text(encoding="utf-8"))
-    assert shown and said and set(said) <= set(commands), f"{page}: {set(said) - set(commands)}"
+    named = set(re.findall(r"`headway ([a-z-]+)", (REPOSITORY / page).read_text(encoding="utf-8")))
+    assert shown and named <= set(commands), f"{page}: {named - set(commands)}"
 
 
 def test_the_pages_link_to_files_that_exist() -> None:
-    for page in [*PAGES, *NAMED, "CONTRIBUTING.md", "docs/results.md", "docs/seeds.md", "docs/add-a-family.md"]:
+    for page in [*PAGES, *NAMED, "CONTRIBUTING.md", *map(str, (REPOSITORY / "docs").glob("*.md"))]:
         path = REPOSITORY / page
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / target).exists(), f"{page} links to {target}, which is not there"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", path.read_text(encoding="utf-8")):
+            file = path.parent / target if target else path
+            assert file.exists(), f"{page} links to {target}, which is not there"
+            assert not anchor or anchor in anchors(file), f"{page} links to {target}#{anchor}, which is no heading"
+
+
+def anchors(file: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", file.read_text(encoding="utf-8")), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_figure_in_the_results_names_its_command() -> None:

@@ -1,4 +1,4 @@
-"""The house itself: light to import, its walls intact, tied to no machine."""
+"""The package itself: importing it is cheap, its packages import only what they may, and no file names a machine."""
 
 import os
 import re
@@ -26,10 +26,10 @@ FORBIDDEN = [
     ("checkpoints", "layers"),
     ("preprocess", "data"),
     ("data", "tasks"),
-    ("tasks", "train"),
-    ("train", "bundle"),
-    ("bundle", "serve"),
-    ("serve", "cli"),
+    ("tasks", "training"),
+    ("training", "bundle"),
+    ("bundle", "serving"),
+    ("serving", "cli"),
 ]
 
 
@@ -50,29 +50,29 @@ def test_importing_headway_does_not_import_torch() -> None:
     assert (found.stdout.strip(), found.returncode) == ("False", 0), found.stderr
 
 
-def test_the_version_is_written_once_in_meaning() -> None:
+def test_the_version_agrees_with_pyproject() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert headway.__version__ == project["version"]
 
 
-def test_the_walls_between_the_rooms_stand() -> None:
+def test_packages_import_only_what_they_may() -> None:
     checked = lint_imports()
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_every_broken_wall_is_noticed(tmp_path: Path) -> None:
-    for room, imported in FORBIDDEN:
-        for name in (room, imported):
+def test_every_forbidden_import_is_found(tmp_path: Path) -> None:
+    for package, imported in FORBIDDEN:
+        for name in (package, imported):
             folder = tmp_path / "headway" / name
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "__init__.py").touch()
-        breach = tmp_path / "headway" / room / f"breach_{imported}.py"
-        breach.write_text(f"import headway.{imported}\n", encoding="utf-8")
+        module = tmp_path / "headway" / package / f"imports_{imported}.py"
+        module.write_text(f"import headway.{imported}\n", encoding="utf-8")
     (tmp_path / "headway" / "__init__.py").touch()
     checked = lint_imports(path=tmp_path, cwd=tmp_path)
     assert checked.returncode == 1, checked.stdout + checked.stderr
-    noticed = {(a, b) for a, b in FORBIDDEN if f"headway.{a}.breach_{b} -> headway.{b} " in checked.stdout}
-    assert noticed == set(FORBIDDEN)
+    found = {(a, b) for a, b in FORBIDDEN if f"headway.{a}.imports_{b} -> headway.{b} " in checked.stdout}
+    assert found == set(FORBIDDEN)
 
 
 def test_the_tree_names_no_absolute_path_of_a_machine() -> None:
@@ -89,7 +89,7 @@ def test_the_scan_for_absolute_paths_can_find_one() -> None:
     assert not ABSOLUTE_PATH.search(b"https://example.org/home/ and network/work")
 
 
-def test_train_is_the_function_however_often_it_is_asked_for() -> None:
+def test_train_is_the_function_also_after_its_package_is_imported() -> None:
     import headway
     from headway.training.settings import Settings
 

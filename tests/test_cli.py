@@ -51,7 +51,7 @@ def test_help_is_quick_and_needs_no_torch(tmp_path: Path) -> None:
         (["train", "classify", "--resume", "--out", "nowhere"], "no run to go on with"),
     ],
 )
-def test_wrong_words_get_one_clear_line(
+def test_mistakes_get_one_clear_line(
     args: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

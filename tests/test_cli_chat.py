@@ -40,7 +40,7 @@ def chat(*args: str | Path, **more: Any) -> Result:
 def test_lines_in_answers_out(writer: Path, bundle: Bundle) -> None:
     result = chat(writer, *GREEDY, input="hello\n\nand then?\n")
     assert result.exit_code == 0
-    conversation = Conversation(bundle, tell=print, temperature=0.0, max_new_tokens=8)
+    conversation = Conversation(bundle, notify=print, temperature=0.0, max_new_tokens=8)
     assert result.stdout == "".join(conversation.say(line) + "\n" for line in ("hello", "and then?"))
     assert "no chat template" in result.stderr
 
@@ -49,10 +49,10 @@ def test_reset_exit_and_unknown_commands(writer: Path) -> None:
     first = chat(writer, *GREEDY, input="hello\n").stdout
     twice = chat(writer, *GREEDY, input="hello\n/reset\nhello\n/what\n/exit\nnever\n")
     assert twice.stdout == 2 * first, "after /reset the same words get the same answer"
-    assert "a new conversation" in twice.stderr and "/what is not known" in twice.stderr
+    assert "new conversation" in twice.stderr and "/what is not a command" in twice.stderr
 
 
-def test_what_was_said_is_remembered(bundle: Bundle) -> None:
+def test_earlier_messages_are_part_of_the_prompt(bundle: Bundle) -> None:
     conversation = Conversation(bundle, system="be brief", temperature=0.0, max_new_tokens=8)
     heard: list[str] = []
     answer = conversation.say("hello", on_text=heard.append)
@@ -61,18 +61,20 @@ def test_what_was_said_is_remembered(bundle: Bundle) -> None:
     conversation.say("again")
     assert [message["content"] for message in conversation.messages[:3]] == ["hello", answer, "again"]
     other = Conversation(bundle, system="be long", temperature=0.0, max_new_tokens=8)
-    assert conversation._fitted([{"role": "user", "content": "x"}]) != other._fitted([{"role": "user", "content": "x"}])
+    assert conversation._fit([{"role": "user", "content": "x"}]) != other._fit([{"role": "user", "content": "x"}])
 
 
-def test_a_full_context_is_an_error_unless_asked(bundle: Bundle) -> None:
+def test_a_full_context_is_an_error_without_overflow_window(bundle: Bundle) -> None:
     told: list[str] = []
-    strict = Conversation(bundle, tell=told.append, temperature=0.0, max_new_tokens=20)
+    strict = Conversation(bundle, notify=told.append, temperature=0.0, max_new_tokens=20)
     with pytest.raises(InputError, match=r"conversation has \d+ tokens.*/reset.*--overflow window"):
         for _ in range(20):
             strict.say("some words to fill the room with")
     kept = list(strict.messages)
     assert kept and kept[-1]["role"] == "assistant", "what did not fit was not kept"
-    easy = Conversation(bundle, system="stay", tell=told.append, temperature=0.0, max_new_tokens=20, overflow="window")
+    easy = Conversation(
+        bundle, system="stay", notify=told.append, temperature=0.0, max_new_tokens=20, overflow="window"
+    )
     for _ in range(8):
         easy.say("some words to fill the room with")
     assert any("oldest messages no longer fit" in line for line in told)
@@ -90,7 +92,7 @@ def test_an_interrupt_ends_the_answer_and_keeps_it(bundle: Bundle) -> None:
         if len(heard) == 3:
             raise KeyboardInterrupt
 
-    conversation = Conversation(bundle, tell=told.append, temperature=0.0, max_new_tokens=40)
+    conversation = Conversation(bundle, notify=told.append, temperature=0.0, max_new_tokens=40)
     answer = conversation.say("hello", on_text=impatient)
     assert answer == "".join(heard).rstrip() and told == ["interrupted"]
     assert conversation.messages[-1] == {"role": "assistant", "content": answer}
@@ -114,7 +116,7 @@ def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
 
 
 def test_models_that_cannot_chat_say_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="chat needs a model that goes on with a text"):
+    with pytest.raises(InputError, match="chat needs a decoder"):
         chat(untrained.translator(tmp_path), input="hello\n")
 
 

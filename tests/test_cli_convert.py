@@ -11,7 +11,7 @@ from support.writers import LLAMA, MARIAN
 BERT = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 60}
 
 
-def test_a_model_is_converted_told_about_and_run(tmp_path: Path) -> None:
+def test_a_model_is_converted_reported_and_run(tmp_path: Path) -> None:
     small = ["--set", "model.width=32", "--set", "model.layers=1", "--set", "task.vocab=300"]
     assert headway("train", "generate", *small, "--steps", "2", "--out", "run", cwd=tmp_path).returncode == 0
     done = headway("convert", "run", "small", "--to", "int8", cwd=tmp_path)

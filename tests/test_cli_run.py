@@ -91,9 +91,9 @@ def test_constraints(writer: str, tmp_path: Path) -> None:
     assert told["fits"] is True and told["finished_by"] == "complete"
 
 
-def test_an_answer_that_is_cut_is_not_passed_off_as_whole(writer: str) -> None:
+def test_an_answer_that_is_cut_off_does_not_match_the_constraint(writer: str) -> None:
     result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4")
-    assert result.exit_code == 1 and "do not fit the constraint" in result.stderr
+    assert result.exit_code == 1 and "do not match the constraint" in result.stderr
     result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4", "--json")
     assert result.exit_code == 1 and json.loads(result.stdout)["answer"]["fits"] is False
 
@@ -153,7 +153,7 @@ def test_wrong_options_are_named(writer: str, args: list[str], says: str) -> Non
 
 def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None:
     untrained.embedder(tmp_path)
-    with pytest.raises(HeadwayError, match="answers without writing, so --top-k means nothing to it"):
+    with pytest.raises(HeadwayError, match="task embed does not generate text, so --top-k does not apply"):
         run(tmp_path, "a text", "--top-k", "3")
     shown = run(tmp_path, "a text").stdout
     assert re.fullmatch(r"32 numbers: (-?0\.\d{4} ){6}… \(all of them: --json\)\n", shown)
@@ -163,7 +163,7 @@ def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None
 def test_a_refused_input_of_a_long_file_can_be_found(writer: str, tmp_path: Path) -> None:
     size = jobs.inference.CHUNK
     (tmp_path / "prompts.txt").write_text("hello\n" * (size + 3) + "hello " * 300 + "\n")
-    with pytest.raises(InputError, match=f"after the first {size} inputs, counted from there: prompt 3 has"):
+    with pytest.raises(InputError, match=f"after the first {size}, counted from there: prompt 3 has"):
         run(writer, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")
 
 

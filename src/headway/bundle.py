@@ -163,7 +163,7 @@ class Bundle:
             from headway.tasks.default import default_task
 
             self._default_task = default_task(
-                self.config,
+                self.model,
                 self.processor,
                 labels=self.labels,
                 generation=self.generation,

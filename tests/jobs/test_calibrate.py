@@ -13,7 +13,7 @@ import headway
 from headway import jobs
 from headway.cli import app
 from headway.errors import ConfigError
-from headway.jobs.calibrate import calibrate, lowest
+from headway.jobs.calibrate import calibrate, minimum
 from headway.models.rehead import apply_temperature
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 80, "eval_every": 0}
@@ -58,14 +58,14 @@ def test_a_run_is_fitted_on_what_it_held_out(subject: tuple[jobs.Trained, Path],
 
 
 @pytest.mark.parametrize("at", [-1.2, 0.0, 0.1, 0.7, 3.0])
-def test_the_lowest_point_is_found_in_few_looks(at: float) -> None:
+def test_the_minimum_is_found_in_few_evaluations(at: float) -> None:
     @cache
     def valley(x: float) -> float:
         return math.cosh(x - at) + 0.1 * (x - at) ** 3 * (abs(x - at) < 0.5)
 
-    assert lowest(valley) == pytest.approx(at, abs=0.005)
+    assert minimum(valley) == pytest.approx(at, abs=0.005)
     assert valley.cache_info().misses <= 9 + 8 * abs(at)
-    assert abs(lowest(lambda x: -x)) < 5, "where there is no lowest point, the search ends"
+    assert abs(minimum(lambda x: -x)) < 5, "where there is no lowest point, the search ends"
 
 
 def test_what_cannot_be_calibrated_is_refused(tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
     assert len(first) == 2
     if task not in ("generate", "embed"):
         assert first[0] == first[1]
-    assert jobs.shown(first[0]) is not None
+    assert jobs.format_answer(first[0]) is not None
 
 
 @pytest.mark.parametrize("task", ["generate", "fill"])
-def test_a_check_of_running_text_knows_how_long_an_epoch_is(task: str, tmp_path: Path) -> None:
+def test_check_of_running_text_counts_the_steps_of_an_epoch(task: str, tmp_path: Path) -> None:
     """Where an example is a part of a text, and a file's pieces are not what is counted."""
     path = tmp_path / "text.txt"
     path.write_text("".join(f"Line {n} says that {n * n} is the square of {n}.\n\n" for n in range(2000)))
@@ -64,7 +64,7 @@ def test_a_check_of_running_text_knows_how_long_an_epoch_is(task: str, tmp_path:
     assert told == pytest.approx(trained.result.steps, rel=0.1), (told, trained.result.steps)
 
 
-def test_bahdanau_trains_and_searches_through_the_same_rooms(tmp_path: Path) -> None:
+def test_the_recurrent_model_trains_and_generates_by_the_same_code(tmp_path: Path) -> None:
     settings = {**SMALL, "task.vocab": 300, "architecture": "bahdanau-gru", "batch": 16, **BRIEF["translate"]}
     trained = jobs.train("translate", out=tmp_path / "run", steps=30, settings=settings)
     losses = [entry["loss"] for entry in trained.result.history if "loss" in entry]
@@ -85,11 +85,11 @@ def test_lora_starts_from_a_model_and_ends_as_a_plain_one(tmp_path: Path) -> Non
     assert not any("lora" in name for name in names)
 
 
-def test_what_was_cut_is_said_and_stands_in_the_card(tmp_path: Path) -> None:
+def test_truncation_is_reported_and_is_in_the_card(tmp_path: Path) -> None:
     said: list[str] = []
     settings = {**SMALL, "task.vocab": 300, "source_limit": 4}
     jobs.train("translate", out=tmp_path / "run", steps=1, settings=settings, say=said.append)
     line = next(line for line in said if line.startswith("cut "))
     assert "source" in line and "cut to 4 tokens" in line and "builtin/translate/train:" in line
     card = (tmp_path / "run" / "README.md").read_text()
-    assert "Cut to fit:" in card and line.removeprefix("cut").strip() in card
+    assert "Truncated:" in card and line.removeprefix("cut").strip() in card

@@ -46,7 +46,7 @@ def test_prompt_and_answer_are_one_text(stories) -> None:
 
 def test_a_conversation(stories) -> None:
     told: list[str] = []
-    conversation = Conversation(stories, tell=told.append, temperature=0.0, max_new_tokens=24, overflow="window")
+    conversation = Conversation(stories, notify=told.append, temperature=0.0, max_new_tokens=24, overflow="window")
     for _ in range(4):
         heard: list[str] = []
         answer = conversation.say("Tell me about the boat that Tom made. " * 8, on_text=heard.append)

@@ -201,7 +201,7 @@ def test_the_best_window_answers_and_the_least_null_counts():
     assert found["score"] > 0.99
 
 
-def test_batched_answers_are_single_answers(task):
+def test_predictions_do_not_depend_on_the_batch(task):
     model = untrained(task)
     asked = [task.model_input(row) for row in (*ROWS, LONG)] + [{"question": "Where ?", "context": ""}]
     together = task.predict(model, asked)
@@ -215,7 +215,7 @@ def test_batched_answers_are_single_answers(task):
 
 def test_wrong_inputs_are_named(task):
     model = untrained(task)
-    with pytest.raises(InputError, match="input 2: answer takes"):
+    with pytest.raises(InputError, match="input 2: task answer takes"):
         task.predict(model, [task.model_input(ROWS[0]), "where?"])
     with pytest.raises(InputError, match="no option 'beams'"):
         task.predict(model, [task.model_input(ROWS[0])], beams=2)

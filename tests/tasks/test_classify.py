@@ -60,7 +60,7 @@ def test_the_labels_are_sorted_and_counted(task):
     assert task.counts == [2, 1, 1]
 
 
-def test_one_label_is_nothing_to_tell_apart():
+def test_one_label_is_refused():
     with pytest.raises(DataError, match="1 label, 'pos'"):
         Classify.from_data(lambda: iter(ROWS[:1]), tokenizer=None, options={})
 
@@ -83,7 +83,7 @@ def test_a_batch_is_padded_and_masked(task):
     assert (batch.count, batch.where) == (2, ["a", "b"])
 
 
-def test_the_loss_is_the_sum_of_the_labels_surprise(task):
+def test_the_loss_is_summed_cross_entropy(task):
     examples = [example for row in ROWS[:2] for example in task.examples(row)]
     batch = task.collate(examples, seeds=[(), ()], where=[])
     model = Fixed([[0.0, 0.0, math.log(2.0)], [0.0, 0.0, 0.0]]).eval()  # ½ for pos, ⅓ for neg
@@ -99,7 +99,7 @@ def test_smoothing_is_for_training_only():
     assert float(task.loss(model.train(), batch).total) == pytest.approx(smooth)
 
 
-def test_answers_do_not_depend_on_the_company(task):
+def test_predictions_do_not_depend_on_the_batch(task):
     model = untrained(task)
     together = task.predict(model, TEXTS)
     alone = [task.predict(model, [text])[0] for text in TEXTS]
@@ -124,7 +124,7 @@ def test_an_answer_ranks_the_labels(task):
         task.predict(untrained(task), [7])
 
 
-def test_a_long_text_is_cut_on_the_ledger_and_keeps_its_end_token():
+def test_truncation_is_counted_and_keeps_the_end_token():
     task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
     [example] = task.examples(ROWS[3])
     assert len(example["ids"]) == 4 and example["ids"][-1] == task.tokenizer.sep_id
@@ -139,7 +139,7 @@ def test_a_long_text_is_cut_on_the_ledger_and_keeps_its_end_token():
 
 def test_an_unknown_label_is_named_with_its_place(task):
     rows = [*ROWS, Row({"text": "hm", "label": "mixed"}, "test.tsv:9")]
-    with pytest.raises(DataError, match=r"test.tsv:9: the label 'mixed' is not one of those learned \('neg', "):
+    with pytest.raises(DataError, match=r"test.tsv:9: label 'mixed' is not one of the model's labels \('neg', "):
         task.evaluate(untrained(task), rows)
 
 
@@ -164,7 +164,7 @@ def test_evaluation_is_over_all_rows_in_any_order(task):
         task.evaluate(model, [])
 
 
-def test_a_task_can_be_kept(task):
+def test_options_survive_a_round_trip(task):
     again = Classify.from_dict(task.to_dict(), task.tokenizer)
     assert again == task and again.labels == task.labels
     with pytest.raises(ConfigError, match="no tokenizer"):
@@ -199,7 +199,8 @@ def test_a_gpt_like_start_reads_the_last_token():
 
 def test_an_image_model_is_no_start_for_text(task):
     vision = recipes.vision(SMALL, "modern", image=(8, 8), patch=4, channels=3, head=ClassifyHeadConfig(3))
-    for model in (build(vision), torch.nn.Linear(2, 2)):
+    pairs = recipes.encoder_decoder(SMALL, "modern", vocab=20, context=8, start_id=1)
+    for model in (build(vision), build(pairs)):
         with pytest.raises(ConfigError, match="starts from an encoder"):
             task.adapt(model)
 

@@ -117,13 +117,13 @@ def test_a_batch_is_normal_and_channels_come_first():
     assert batch.targets["labels"].tolist() == [1] and (batch.count, batch.where) == (1, ["x"])
 
 
-def test_an_untrained_modern_model_knows_nothing(task):
+def test_an_untrained_modern_model_predicts_uniformly(task):
     batch = task.collate([e for row in ROWS for e in task.examples(row)], seeds=[()] * 3, where=[])
     loss = task.loss(untrained(task, recipe="modern"), batch).total
     assert loss.item() == pytest.approx(3 * math.log(2), rel=1e-5)
 
 
-def test_answers_do_not_depend_on_the_company(task):
+def test_predictions_do_not_depend_on_the_batch(task):
     model = untrained(task)
     pictures = [row.fields["image"] for row in open_builtin(ClassifyImage.builtin, size=70).train()]
     together = task.predict(model, pictures)
@@ -148,11 +148,11 @@ def test_files_and_faults(task, tmp_path):
     assert task.predict(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels
     with pytest.raises(DataError, match="input 1: expected a picture's Path"):
         task.predict(model, ["light/1.png"])
-    with pytest.raises(DataError, match="b:7: the label 'grey' is not one of those learned"):
+    with pytest.raises(DataError, match="b:7: label 'grey' is not one of the model's labels"):
         task.evaluate(model, [Row({"image": grey(9), "label": "grey"}, "b:7")])
 
 
-def test_a_task_can_be_kept(task):
+def test_options_survive_a_round_trip(task):
     again = ClassifyImage.from_dict(task.to_dict(), None)
     assert again == task
     assert again.image_processor == task.image_processor

@@ -130,7 +130,7 @@ def test_a_text_gives_a_vector_and_a_pair_its_cosine(task):
     assert task.predict(model, [task.model_input(ROWS[0])])[0] < 1
     assert task.predict(model, []) == []
     for wrong in (3, {"a": "x"}, ["x"], ["x", 3]):
-        with pytest.raises(InputError, match="input 2: embed takes a text, or two"):
+        with pytest.raises(InputError, match="input 2: task embed takes a text, or two"):
             task.predict(model, ["x", wrong])
 
 
@@ -153,7 +153,7 @@ def test_a_collapsed_model_finds_nothing(task):
         task.evaluate(ByText(task, texts), [])
 
 
-def test_other_answers_to_the_same_text_are_no_mistakes(task):
+def test_pairs_with_a_text_in_common_are_not_candidates(task):
     rows = [*ROWS[:2], Row({"a": "red car", "b": "old man"}, "")]
     vectors = {"red car": [1.0, 0.0], "old man": [1.0, 0.0], "scarlet auto": [1.0, 0.5], "blue sea": [0.0, 1.0]}
     assert task.evaluate(ByText(task, vectors | {"azure ocean deep": [0.0, 1.0]}), rows)["accuracy"] == 1

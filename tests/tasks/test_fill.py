@@ -60,7 +60,7 @@ def sample(task) -> tuple[Masking, np.ndarray, np.ndarray, np.ndarray]:
     ids = chance.choice(np.flatnonzero(~masking.special), size=(2000, 100))
     ids[:, 0], ids[:, 50], ids[:, -1] = tokenizer.cls_id, tokenizer.unk_id, tokenizer.sep_id
     chosen = np.stack([masking.choose(row, chance) for row in ids])
-    return masking, ids, chosen, np.stack([masking.hide(*row, chance) for row in zip(ids, chosen, strict=True)])
+    return masking, ids, chosen, np.stack([masking.apply(*row, chance) for row in zip(ids, chosen, strict=True)])
 
 
 def test_fifteen_percent_are_chosen_and_of_those_80_10_10(sample):
@@ -147,14 +147,14 @@ def test_an_example_has_the_next_piece_and_one_of_the_document_before():
 
 def test_pieces_are_whole_sentences_and_nothing_is_lost():
     task = begun(limit=17)  # pieces of 7
-    pieces = task.pieces(ROWS[0])
+    pieces = task.spans(ROWS[0])
     assert [text(task, piece) for piece in pieces] == ["red one. red two.", "red three. red four."]
     long = Row({"text": "red one two three four red one two three four."}, "")
     whole = task.tokenizer.encode(long.fields["text"], special=False)
-    assert [len(piece) for piece in task.pieces(long)] == [7, 4]
-    assert [i for piece in task.pieces(long) for i in piece] == whole
+    assert [len(piece) for piece in task.spans(long)] == [7, 4]
+    assert [i for piece in task.spans(long) for i in piece] == whole
     given = Row({"text": "a b", "sentences": ["red one", "blue two"]}, "")
-    assert text(task, task.pieces(given)[0]) == "red one blue two"
+    assert text(task, task.spans(given)[0]) == "red one blue two"
 
 
 def test_next_or_not_and_the_hidden_tokens_are_drawn_from_the_seed():
@@ -185,7 +185,7 @@ def test_next_or_not_and_the_hidden_tokens_are_drawn_from_the_seed():
         assert batch.count == sum(w != IGNORE for w in wanted) >= 1
 
 
-def test_a_lone_piece_is_not_asked_what_follows():
+def test_a_lone_span_has_no_next_sentence_target():
     task = begun()
     batch = task.collate(task.examples(ROWS[2]), seeds=[(0,)], where=[])
     assert batch.targets["next_sentence"].tolist() == [IGNORE]
@@ -261,7 +261,7 @@ def test_each_mask_gets_its_list_and_a_piece_is_glued(task):
 
 def test_only_the_mask_is_read_in_a_text():
     task = begun(limit=40)
-    asked = task.asked("[CLS] red [MASK] [SEP]", 1)
+    asked = task.masked_ids("[CLS] red [MASK] [SEP]", 1)
     assert asked.count(task.tokenizer.mask_id) == 1
     assert asked.count(task.tokenizer.cls_id) == asked.count(task.tokenizer.sep_id) == 1
     assert asked == [
@@ -270,7 +270,7 @@ def test_only_the_mask_is_read_in_a_text():
     ]  # fmt: skip
 
 
-def test_batched_answers_are_single_answers():
+def test_predictions_do_not_depend_on_the_batch():
     task = begun(limit=40)
     model = untrained(task)
     texts = ["red [MASK] .", "[MASK]", "blue one . blue two . red [MASK] . green four .", "one [MASK] [MASK]"]
@@ -285,7 +285,7 @@ def test_batched_answers_are_single_answers():
 
 def test_wrong_inputs_are_named(task):
     model = untrained(task)
-    with pytest.raises(InputError, match=r"input 2: fill takes a text with \[MASK\]"):
+    with pytest.raises(InputError, match=r"input 2: task fill takes a text with \[MASK\]"):
         task.predict(model, ["red [MASK]", "red"])
     with pytest.raises(InputError, match="input 1: 12 tokens; the model takes 9"):
         task.predict(model, ["[MASK]" + " red" * 9])

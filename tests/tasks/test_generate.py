@@ -63,7 +63,7 @@ def test_the_loss_counts_every_token_but_the_first_once(task: Generate, length: 
     assert total == pytest.approx((length - 1) * math.log(vocab), rel=1e-5)
 
 
-def test_scores_of_a_model_that_knows_nothing(task: Generate) -> None:
+def test_scores_of_a_uniform_model(task: Generate) -> None:
     scores = task.evaluate(Uniform(len(task.tokenizer)), rows())
     assert scores["loss"] == pytest.approx(math.log(len(task.tokenizer)), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(len(task.tokenizer), rel=1e-4)
@@ -71,7 +71,7 @@ def test_scores_of_a_model_that_knows_nothing(task: Generate) -> None:
     assert scores["bits_per_byte"] == pytest.approx(per_byte, rel=1e-5)
 
 
-def test_answers_go_on_from_the_prompt_and_follow_the_seed(task: Generate) -> None:
+def test_continuations_follow_the_seed(task: Generate) -> None:
     model = build(task.config(Size(width=32, layers=1, heads=2), "modern")).eval()
     options = {"max_new_tokens": 8, "seed": 3, "temperature": 1.0}
     first = task.predict(model, ["the cat", "a"], **options)
@@ -80,5 +80,5 @@ def test_answers_go_on_from_the_prompt_and_follow_the_seed(task: Generate) -> No
     assert task.predict(model, [""], **options)[0] is not None
 
 
-def test_a_task_survives_its_file(task: Generate) -> None:
+def test_options_survive_a_round_trip(task: Generate) -> None:
     assert Generate.from_dict(task.to_dict(), task.tokenizer).to_dict() == task.to_dict()

@@ -99,14 +99,14 @@ def test_answers_search_with_beams_and_without_repeats(task, model, monkeypatch)
         asked.append(settings)
         return real(model, prompts, settings, **rest)
 
-    real = translate.write
-    monkeypatch.setattr(translate, "write", search)
+    real = translate.generate_texts
+    monkeypatch.setattr(translate, "generate_texts", search)
     task.predict(model, ["The cat sat."])
     task.predict(model, ["The cat sat."], beams=1, no_repeat_ngram=0)
     assert [(one.beams, one.no_repeat_ngram) for one in asked] == [(4, 3), (1, 0)]
 
 
-def test_batched_answers_are_single_answers(task, model):
+def test_predictions_do_not_depend_on_the_batch(task, model):
     texts = [row.fields["source"] for row in ROWS] + ["", "The dog slept on the hill all day. It ran."]
     together = task.predict(model, texts)
     assert together == [task.predict(model, [text])[0] for text in texts]

@@ -92,7 +92,7 @@ def test_the_loss_is_the_sum_over_words(task):
     assert float(task.loss(even, batch).total) == pytest.approx(6 * math.log(5), rel=1e-5)
 
 
-def test_answers_do_not_depend_on_the_company(task):
+def test_predictions_do_not_depend_on_the_batch(task):
     model = untrained(task)
     sentences = [["Ada"], ["Bob", "met", "Ada"], ["in", "Adabob", "met", "Bobson", "in"], LONG.fields["words"]]
     together = task.word_log_probs(model, [task.read(words, where="") for words in sentences])
@@ -147,7 +147,7 @@ def test_a_long_sentence_is_read_in_windows_and_every_word_is_learned_once():
     assert not task.truncation.cut and task.length_limits() == {} and task.token_lengths(LONG) == {"words": 23}
 
 
-def test_a_word_longer_than_a_window_is_cut_on_the_ledger():
+def test_a_word_longer_than_a_window_is_truncated_and_counted():
     task = begun(limit=8)
     [answer] = task.predict(Reader(task, {"Ada": "B-PER"}), [["Ada", "in" * 20, "Ada"]])
     assert answer["tags"][0] == answer["tags"][2] == "B-PER"
@@ -189,7 +189,7 @@ def test_evaluation_by_hand(task):
 
 def test_faults_of_the_data_are_named(task):
     unknown = Row({"words": ["Ada"], "tags": ["B-ORG"]}, "test.conll:4")
-    with pytest.raises(DataError, match=r"test.conll:4: the label 'B-ORG' is not one of those learned"):
+    with pytest.raises(DataError, match=r"test.conll:4: label 'B-ORG' is not one of the model's labels"):
         task.evaluate(untrained(task), [unknown])
     with pytest.raises(DataError, match=r"test.conll:5: tags: 1 tags for 2 words"):
         task.examples(Row({"words": ["Ada", "met"], "tags": ["O"]}, "test.conll:5"))
@@ -198,7 +198,7 @@ def test_faults_of_the_data_are_named(task):
     assert task.examples(Row({"words": [], "tags": []}, "")) == []
 
 
-def test_a_task_can_be_kept(task):
+def test_options_survive_a_round_trip(task):
     assert Tag.from_dict(task.to_dict(), task.tokenizer) == task
 
 

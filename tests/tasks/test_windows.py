@@ -19,7 +19,7 @@ def test_neighbours_share_half_a_window_and_part_in_its_middle():
 
 
 @given(st.integers(1, 12), st.data())
-def test_every_word_is_asked_about_once_and_every_window_fits(room, data):
+def test_every_word_is_predicted_once_and_every_window_fits(room, data):
     sizes = data.draw(st.lists(st.integers(1, room), min_size=1, max_size=60))
     found = windows(sizes, room)
     assert [word for window in found for word in window.asked] == list(range(len(sizes)))

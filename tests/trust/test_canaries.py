@@ -22,7 +22,7 @@ import headway
 from headway import jobs
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import CheckpointError, ConfigError, HeadwayError
-from headway.jobs.info import about
+from headway.jobs.info import model_info
 from headway.training import loop
 
 SMALL: dict[str, Any] = {
@@ -61,7 +61,7 @@ def opened_again(folder: Path, name: str) -> str:
     try:
         if name.startswith("training/"):
             return f"done: {jobs.resume(folder).result.steps} steps"
-        return f"done: {about(folder)['family']} {list(jobs.run(folder, ['Guest 3 asked for tea.']))}"
+        return f"done: {model_info(folder)['family']} {list(jobs.run(folder, ['Guest 3 asked for tea.']))}"
     except HeadwayError as error:
         return f"refused: {error}"
 

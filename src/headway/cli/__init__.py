@@ -1,10 +1,10 @@
-"""argv → calls. Nothing imports it, and torch is imported only by the commands that need it."""
+"""The command line: argv → jobs. No other package imports it; torch is imported only by the commands that need it."""
 
 from __future__ import annotations
 
 import typer
 
-from headway.cli import chat, convert, demo, estimate, explain, inference, training, verify  # noqa: F401 – their commands
+from headway.cli import chat, convert, demo, estimate, explain, inference, training, verify  # noqa: F401 – they register commands
 from headway.cli.app import app
 from headway.errors import HeadwayError
 

@@ -1,4 +1,4 @@
-"""The `headway` command itself; the modules beside it add its subcommands."""
+"""The `headway` command; the modules beside it register its subcommands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway import __version__
 
 app = typer.Typer(
     name="headway",
-    help="Train, run and look inside transformers of every shape, on your own data.",
+    help="Train, run and inspect transformers on your own data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`chat`: a conversation, line by line, with a person or through a pipe."""
+"""`chat`: a conversation, line by line, at a terminal or through a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.cli.inference import note_unfinished
 from headway.cli.options import Model, Weights, say
 from headway.errors import HeadwayError
 
-HELP = "/reset begins anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer"
+HELP = "/reset starts a new conversation, /exit or Ctrl-D leaves, Ctrl-C ends an answer"
 
 
 @app.command()
@@ -21,7 +21,7 @@ HELP = "/reset begins anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer"
 def chat(
     model: Model,
     weights: Weights = None,
-    system: Annotated[str | None, typer.Option(help="What the model is told before the conversation.")] = None,
+    system: Annotated[str | None, typer.Option(help="System message: instructions before the conversation.")] = None,
     *,
     generation: dict[str, Any],
 ) -> None:
@@ -30,42 +30,42 @@ def chat(
     from headway.jobs.chat import Conversation
 
     note_unfinished(model)
-    person = sys.stdin.isatty()
-    conversation = Conversation(load(model, weights=weights), system=system, tell=note, **generation)
+    interactive = sys.stdin.isatty()
+    conversation = Conversation(load(model, weights=weights), system=system, notify=note, **generation)
     if conversation.tokenizer.chat_template is None:
-        note("this model brings no chat template: it is shown lines such as «User: …», and may not know what they mean")
-    if person:
+        note("this model has no chat template: messages are formatted as lines such as «User: …»")
+    if interactive:
         note(HELP)
-    while (line := listen(person)) is not None:
+    while (line := read_line(interactive)) is not None:
         if line in ("/exit", "/quit"):
             break
         if line == "/reset":
             conversation.reset()
-            note("a new conversation")
+            note("new conversation")
         elif line.startswith("/"):
-            note(f"{line.split()[0]} is not known; {HELP}")
+            note(f"{line.split()[0]} is not a command; {HELP}")
         elif line:
             try:
                 conversation.say(line, on_text=lambda text: print(text, end="", flush=True))
             except HeadwayError as error:
-                if not person:
+                if not interactive:
                     raise
                 note(f"error: {error}")
             say()
 
 
-def listen(person: bool) -> str | None:
-    """The next line; None at the end."""
+def read_line(interactive: bool) -> str | None:
+    """The next line of standard input; None at the end."""
     while True:
         try:
-            if person:
+            if interactive:
                 return input("> ").strip()
             line = sys.stdin.readline()
             return line.strip() if line else None
         except EOFError:
             return None
         except KeyboardInterrupt:
-            if not person:
+            if not interactive:
                 raise
             note(f"\n{HELP}")
 

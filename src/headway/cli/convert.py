@@ -11,7 +11,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.inference import note_unfinished
-from headway.cli.options import AsJson, Model, Weights, reads_data, say
+from headway.cli.options import AsJson, Model, Weights, reads_data, say, say_lines, say_saved
 
 TYPES = "int8, bf16, fp16 or fp32"
 
@@ -20,25 +20,24 @@ TYPES = "int8, bf16, fp16 or fp32"
 def convert(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
-    to: Annotated[str, typer.Option(help=f"The weights' new type: {TYPES}.")],
+    to: Annotated[str, typer.Option(help=f"New type of the weights: {TYPES}.")],
     group: Annotated[
-        int | None, typer.Option(help="int8: about so many inputs share a scale (default: 64; 0: all).")
+        int | None, typer.Option(help="int8: inputs per scale, about (default: 64; 0: one scale a row).")
     ] = None,
     text: Annotated[
-        Path | None, typer.Option(help="A text to measure the change on (default: a built-in one).")
+        Path | None, typer.Option(help="Text file to measure the change on (default: a built-in text).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write MODEL with weights of another type, and report what that changed."""
+    """Write MODEL with weights of another type, and measure what that changes."""
     from headway.jobs.convert import REPORT, convert
 
     report = convert(model, out, to=to, group=group, text=text)
     if as_json:
         say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
         return
-    for line in report.lines():
-        say(line)
-    say(f"saved in {out}, with this in {REPORT}; use it with:  headway run {out} INPUT")
+    say_lines([*report.lines(), f"this report is in {out / REPORT}"])
+    say_saved(out)
 
 
 @app.command()
@@ -48,13 +47,15 @@ def calibrate(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     data: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[DATA]", help="Not trained on. None: what the run in MODEL held out."),
+        typer.Argument(
+            metavar="[DATA]", help="Data the model was not trained on (default: the held-out part of the run in MODEL)."
+        ),
     ] = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Write MODEL made as sure as it is right: its logits divided by the one number that fits DATA best."""
+    """Write MODEL with calibrated probabilities: its logits divided by a temperature fitted on DATA."""
     from headway.jobs.calibrate import calibrate
 
     note_unfinished(model)
@@ -62,25 +63,24 @@ def calibrate(
     if as_json:
         say(json.dumps(asdict(found), indent=2))
         return
-    for line in found.lines():
-        say(line)
-    say(f"saved in {out}; use it with:  headway run {out} INPUT")
+    say_lines(found.lines())
+    say_saved(out)
 
 
 @app.command()
 def bench(
     model: Model,
     prompt_tokens: Annotated[
-        int | None, typer.Option(help="Length of the prompt, or of each text (default: 512, if the model has room).")
+        int | None, typer.Option(help="Length of the prompt, or of each text (default: 512, or the model's limit).")
     ] = None,
-    new_tokens: Annotated[int | None, typer.Option(help="Tokens to write (default: 128, if there is room).")] = None,
+    new_tokens: Annotated[
+        int | None, typer.Option(help="Tokens to generate (default: 128, or as many as fit).")
+    ] = None,
     weights: Weights = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Processor threads (default: as many as there are cores).")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads (default: the number of cores).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How fast MODEL reads and writes here, and what share of the machine's limits that is."""
+    """Measure how fast MODEL reads and generates on this machine, and what share of the machine's limits that is."""
     import torch
 
     from headway.bundle import load
@@ -92,5 +92,4 @@ def bench(
     if as_json:
         say(json.dumps(facts, indent=2))
         return
-    for line in lines(facts):
-        say(line)
+    say_lines(lines(facts))

@@ -12,8 +12,8 @@ from headway.cli.options import say
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Where the demo's model and picture go.")] = Path("runs/demo")) -> None:
-    """Train a small translator of dates, test it, use it, and draw what it looks at."""
+def demo(out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/demo")) -> None:
+    """Train a small translator of dates, evaluate it, run it, and draw its attention."""
     from headway.jobs.demo import run_demo
 
     run_demo(out, say=say)

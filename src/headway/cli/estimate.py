@@ -1,4 +1,4 @@
-"""`plan`: a training's needs before it is begun."""
+"""`plan`: memory, time and network traffic of a training run, before it starts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ GB = 1e9
 
 @app.command()
 def plan(
-    params: Annotated[str, typer.Option(help="Parameters: 125M, 7B.")] = "",
-    tokens: Annotated[str, typer.Option(help="To be trained on: 300B, 1T.")] = "20B",
-    gpus: Annotated[int, typer.Option(min=1, help="How many.")] = 8,
-    memory: Annotated[str, typer.Option(help="Of one GPU.")] = "80GB",
-    context: Annotated[int, typer.Option(min=1, help="Tokens a sequence.")] = 2048,
-    layers: Annotated[int, typer.Option(min=0, help="If the shape is known.")] = 0,
-    width: Annotated[int, typer.Option(min=0, help="If the shape is known.")] = 0,
-    vocab: Annotated[int, typer.Option(min=1, help="Tokens of the vocabulary.")] = 32_000,
-    batch: Annotated[int, typer.Option(min=0, help="Sequences a step; 0: about four million tokens.")] = 0,
+    params: Annotated[str, typer.Option(help="Number of parameters: 125M, 7B.")] = "",
+    tokens: Annotated[str, typer.Option(help="Training tokens: 300B, 1T.")] = "20B",
+    gpus: Annotated[int, typer.Option(min=1, help="Number of GPUs.")] = 8,
+    memory: Annotated[str, typer.Option(help="Memory of one GPU.")] = "80GB",
+    context: Annotated[int, typer.Option(min=1, help="Tokens per sequence.")] = 2048,
+    layers: Annotated[int, typer.Option(min=0, help="Number of layers, if known.")] = 0,
+    width: Annotated[int, typer.Option(min=0, help="Width of the model, if known.")] = 0,
+    vocab: Annotated[int, typer.Option(min=1, help="Vocabulary size.")] = 32_000,
+    batch: Annotated[int, typer.Option(min=0, help="Sequences per step; 0: about four million tokens.")] = 0,
     precision: Annotated[Literal["bf16", "fp32"], typer.Option(help="bf16 or fp32.")] = "bf16",
     optimizer: Annotated[Literal["muon", "adamw"], typer.Option(help="muon or adamw.")] = "muon",
-    flops: Annotated[str, typer.Option(help="A second, of one GPU at that precision.")] = "312T",
-    efficiency: Annotated[float, typer.Option(help="The share of them that training reaches.")] = 0.4,
-    bandwidth: Annotated[str, typer.Option(help="Bytes a second from one GPU to the others.")] = "25GB",
+    flops: Annotated[str, typer.Option(help="FLOP/s of one GPU at that precision.")] = "312T",
+    efficiency: Annotated[float, typer.Option(help="Share of the FLOP/s that training reaches.")] = 0.4,
+    bandwidth: Annotated[str, typer.Option(help="Bytes per second from one GPU to the others.")] = "25GB",
     as_json: AsJson = False,
 ) -> None:
-    """Memory, time and network traffic of a training, for each layout, and which of them fit."""
+    """Estimate memory, time and network traffic of a training run for each layout, and which layouts fit."""
     from headway.jobs.estimate import Machine, Work, estimate, number, plan_shape
 
     shape = plan_shape(params, layers=layers, width=width, vocab=vocab)
@@ -47,7 +47,7 @@ def plan(
         return
     say(f"model  {shape.parameters / 1e9:.3g} B parameters: {shape.layers} layers of width {shape.width:,}")
     say(f"work   {work.steps:,} steps of {work.batch:,} × {context:,} tokens; {optimizer}, {precision}")
-    say(f"GB a GPU at the fullest moment; {gpus} GPUs of {machine.memory / GB:.0f} GB")
+    say(f"peak GB per GPU; {gpus} GPUs of {machine.memory / GB:.0f} GB")
     say()
     columns = ["weights", "gradients", "optimizer", "gathered", "activations", "total"]
     say(f"{'':27}" + "".join(f"{column:>12}" for column in columns) + f"{'rows × passes':>16}   fits")
@@ -62,6 +62,6 @@ def plan(
         say(f"{one.layout.name:27}{one.compute:10.2f} s{one.network:10.2f} s{days}")
     say()
     rates = f"{efficiency:.0%} of {machine.flops / 1e12:.0f} TFLOP/s, {machine.bandwidth / GB:.0f} GB/s"
-    say(f"Time at {rates}; a step takes as long as the slower of the two.")
+    say(f"Time at {rates}; a step takes the longer of the two.")
     if not any(one.fits for one in found):
-        say("Nothing fits: more GPUs, more memory each, or a shorter context.")
+        say("Nothing fits: use more GPUs, more memory per GPU, or a shorter context.")

@@ -12,7 +12,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.generation_options import generation_options
-from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say
+from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say, say_lines
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def note_unfinished(model: str) -> None:
     from headway import jobs
 
     if jobs.unfinished(model):
-        typer.echo(f"note: the run in {model} has not come to its end, so this is the model it began with; "
-                   f"go on with it by --resume --out {model}", err=True)  # fmt: skip
+        typer.echo(f"note: the run in {model} has not finished, so these are its initial weights; "
+                   f"continue it with --resume --out {model}", err=True)  # fmt: skip
 
 
 @app.command()
@@ -41,12 +41,12 @@ def evaluate(
     reading: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
-    """Score MODEL on DATA with the field's own metrics."""
+    """Score MODEL on DATA with the metrics of its task."""
     from headway import jobs
     from headway.bundle import load
-    from headway.jobs.inference import together
+    from headway.jobs.inference import distributed
 
-    with together() as world:
+    with distributed() as world:
         if world.is_main:
             note_unfinished(model)
         scores = jobs.evaluate(load(model, weights=weights), data, **reading, **generation)
@@ -55,8 +55,7 @@ def evaluate(
     if as_json:
         say(json.dumps(scores))
     else:
-        for line in jobs.score_lines(scores):
-            say(line)
+        say_lines(jobs.score_lines(scores))
 
 
 @app.command()
@@ -64,24 +63,24 @@ def evaluate(
 def run(
     model: Model,
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT…]", help="Texts; none: read standard input.")
+        list[str] | None, typer.Argument(metavar="[INPUT…]", help="Inputs (default: the lines of standard input).")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(help="One input a line (JSON objects where a task needs several fields).")
+        Path | None, typer.Option(help="File of inputs, one a line (JSON objects where a task takes several fields).")
     ] = None,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
     generation: dict[str, Any],
 ) -> None:
-    """Use MODEL on inputs. What it writes is streamed; several inputs are answered in batches."""
-    from headway.jobs.inference import together
+    """Run MODEL on inputs. One generated text is streamed; several inputs are run in batches."""
+    from headway.jobs.inference import distributed
 
-    with together() as world:
-        answer_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=generation)
+    with distributed() as world:
+        predict_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=generation)
 
 
-def answer_all(
+def predict_all(
     model: str,
     world: World,
     *,
@@ -91,72 +90,72 @@ def answer_all(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """By every process of `world`; the first one reads the inputs and says the answers."""
+    """Runs in every process of `world`; the main one reads the inputs and prints the answers."""
     from headway import jobs
     from headway.bundle import load
 
     if world.is_main:
         note_unfinished(model)
-    texts = world.broadcast(world.run_on_main(lambda: inputs_of(inputs, file)))
+    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(inputs, file)))
     bundle = load(model, weights=weights)
     generates = jobs.generates(bundle)
-    told_how = [name.replace("_", "-") for name in options if name != "n"]
-    if told_how and not generates:
-        raise InputError(f"{model} answers without writing, so --{told_how[0]} means nothing to it; leave it out")
+    not_applicable = [name.replace("_", "-") for name in options if name != "n"]
+    if not_applicable and not generates:
+        task = bundle.find_task().name
+        raise InputError(f"task {task} does not generate text, so --{not_applicable[0]} does not apply")
     if generates:
         options["details"] = True
-    aloud = generates and len(texts) == 1 and not as_json and "n" not in options
-    if aloud:
+    streamed = generates and len(texts) == 1 and not as_json and "n" not in options
+    if streamed:
         options["on_text"] = lambda text: print(text, end="", flush=True)
-    misfits = 0
+    unmatched = 0
     answers = jobs.run(bundle, texts, **options)
     for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
-        misfits += jobs.misfits(answer)
+        unmatched += jobs.unmatched(answer)
         if not world.is_main:
             continue
         if as_json:
             say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False, default=str))  # a picture is a Path
         else:
-            say("" if aloud else jobs.shown(answer))
-    if misfits and world.is_main:
-        typer.echo(f"note: {misfits} of the answers do not fit the constraint: they ended before they were whole; "
-                   "give them more room (--max-new-tokens)", err=True)  # fmt: skip
-    if misfits:
+            say("" if streamed else jobs.format_answer(answer))
+    if unmatched and world.is_main:
+        typer.echo(f"note: {unmatched} answers do not match the constraint because they were cut off; "
+                   "raise --max-new-tokens", err=True)  # fmt: skip
+    if unmatched:
         raise typer.Exit(1)
 
 
-def inputs_of(given: list[str], file: Path | None) -> list[str]:
-    """Those of the command line and the file; without any, standard input's lines."""
-    from headway.jobs import input_lines
+def collect_inputs(given: list[str], file: Path | None) -> list[str]:
+    """Those of the command line and the file; without any, the lines of standard input."""
+    from headway.jobs import read_inputs
 
     if file is not None:
-        return given + input_lines(file)
+        return given + read_inputs(file)
     if given:
         return given
     if sys.stdin.isatty():
-        typer.echo("one input a line; Ctrl-D ends them", err=True)
+        typer.echo("one input a line; Ctrl-D to finish", err=True)
     return [line.rstrip("\n") for line in sys.stdin]
 
 
 def with_progress(items: Iterable[T], total: int) -> Iterator[T]:
-    """Shown to a person who waits for many answers that go to a file."""
+    """A progress bar at a terminal whose standard output goes elsewhere."""
     if total <= 1 or not sys.stderr.isatty() or sys.stdout.isatty():
         yield from items
         return
     from rich.console import Console
     from rich.progress import track
 
-    yield from track(items, total=total, description="answering", console=Console(stderr=True))
+    yield from track(items, total=total, description="running", console=Console(stderr=True))
 
 
 @app.command()
 def info(model: Model, as_json: AsJson = False) -> None:
-    """Shape, parameters by part, memory, context length, family and file checksums of MODEL."""
-    from headway.jobs.info import about, lines
+    """Show the shape, parameters by part, memory, context length, family and file checksums of MODEL."""
+    from headway.jobs.info import info_lines, model_info
 
-    facts = about(model)
+    facts = model_info(model)
     if as_json:
         say(json.dumps(facts, ensure_ascii=False, indent=2))
     else:
-        for line in lines(facts):
-            say(line)
+        say_lines(info_lines(facts))

@@ -1,9 +1,9 @@
-"""The arguments that several commands take, each said once."""
+"""Arguments and options that several commands take, each declared once."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +18,12 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or 
 Data = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[DATA]", help="A file or folder; two parallel files for translate. None: the built-in data."
+        metavar="[DATA]", help="A file or folder; two parallel files for translate (default: the built-in data)."
     ),
 ]
 Weights = Annotated[
-    str | None, typer.Option("--weights", help="Use the weights as int8, bf16, fp16 or fp32 (default: as they are).")
+    str | None,
+    typer.Option("--weights", help="Convert the weights on loading: int8, bf16, fp16 or fp32 (default: as saved)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
@@ -32,19 +33,17 @@ READING = {
     "label": Annotated[str | None, typer.Option("--label", help="Column that holds the label.")],
     "source": Annotated[str | None, typer.Option("--source", help="Column that holds the source text.")],
     "target": Annotated[str | None, typer.Option("--target", help="Column that holds the target text.")],
-    "encoding": Annotated[
-        str | None, typer.Option(help="The files' encoding, when it is not Unicode (latin-1, cp1252, …).")
-    ],
+    "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
 }
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that say how its files are read; it receives them as one dict, `reading`, with the
-    keys `columns` and `encoding`."""
+    """Adds the options that say how data files are read to a command, which receives them as one dict, `reading`, with
+    the keys `columns` and `encoding`."""
 
-    def reading(said: dict[str, Any]) -> dict[str, Any]:
-        encoding = said.pop("encoding")
-        return {"columns": {name: column for name, column in said.items() if column}, "encoding": encoding}
+    def reading(given: dict[str, Any]) -> dict[str, Any]:
+        encoding = given.pop("encoding")
+        return {"columns": {name: column for name, column in given.items() if column}, "encoding": encoding}
 
     return with_options(command, READING, gather=reading)
 
@@ -52,12 +51,12 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 def with_options(
     command: Callable[..., None], options: dict[str, Any], *, gather: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> Callable[..., None]:
-    """The command, with these options too. It receives them as one dict, named like the function that gathers them."""
+    """The command with more options, which it receives as one dict named like the function `gather`."""
 
     @wraps(command)
     def called(**given: Any) -> None:
-        said = {name: given.pop(name) for name in options}
-        command(**given, **{gather.__name__: gather(said)})
+        chosen = {name: given.pop(name) for name in options}
+        command(**given, **{gather.__name__: gather(chosen)})
 
     own = [
         parameter
@@ -77,3 +76,12 @@ def with_options(
 
 def say(text: str = "") -> None:
     typer.echo(text)
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def say_saved(folder: Path) -> None:
+    say(f"saved in {folder}; use it with:  headway run {folder} INPUT")

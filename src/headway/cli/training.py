@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say
+from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say, say_lines, say_saved
 
 
 @app.command()
@@ -22,21 +22,24 @@ def train(
     size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
     recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
     model: Annotated[str | None, typer.Option(help="From scratch: transformer (default) or bahdanau-gru.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the run goes (default runs/TASK).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder (default runs/TASK).")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s); otherwise a tenth is held out.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Train this many steps …")] = None,
-    epochs: Annotated[int | None, typer.Option(help="… or passes over the data …")] = None,
-    minutes: Annotated[float | None, typer.Option(help="… or minutes.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Every random choice follows from it.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of training steps.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, instead of steps.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes of training, instead of steps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     set_: Set = None,
-    config: Annotated[Path | None, typer.Option(help="Settings from a JSON or TOML file; --set wins.")] = None,
-    overflow: Annotated[str | None, typer.Option(help="Texts over the limit: truncate (counted) or error.")] = None,
-    lora: Annotated[
-        int | None, typer.Option(help="Train low-rank adapters of this rank instead of all weights.")
+    config: Annotated[Path | None, typer.Option(help="JSON or TOML file of settings; --set overrides it.")] = None,
+    overflow: Annotated[
+        str | None,
+        typer.Option(help="Examples over the length limit: truncate (counted), error, or window (tag, answer)."),
     ] = None,
-    freeze: Annotated[list[str] | None, typer.Option(help="Module names (patterns) to keep as they are.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the run in --out exactly where it stopped.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Check the data, show the plan, train nothing.")] = False,
+    lora: Annotated[
+        int | None, typer.Option(help="LoRA: train low-rank adapters of this rank instead of all weights.")
+    ] = None,
+    freeze: Annotated[list[str] | None, typer.Option(help="Freeze the parameters of these modules (patterns).")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the run in --out exactly where it stopped.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check the data, show the settings, do not train.")] = False,
     *,
     reading: dict[str, Any],
 ) -> None:
@@ -48,7 +51,7 @@ def train(
     settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
     settings |= {"task.overflow": overflow} if overflow else {}
     settings |= {"task.architecture": model} if model else {}
-    asked = {
+    given = {
         "data": data,
         "start": start,
         "size": size,
@@ -63,26 +66,25 @@ def train(
         "lora": lora,
         "freeze": freeze,
     }
-    asked = {name: value for name, value in asked.items() if value not in (None, [], {})}
+    given = {name: value for name, value in given.items() if value not in (None, [], {})}
     if resume:
         plan = jobs.saved_plan(folder)
-        wanted = jobs.make_plan(task, **asked) if asked else replace(plan, task=task)
+        wanted = jobs.make_plan(task, **given) if given else replace(plan, task=task)
         jobs.refuse_other(wanted, plan, run=folder)
     else:
-        plan = jobs.make_plan(task, **asked)
+        plan = jobs.make_plan(task, **given)
     if dry_run:
         jobs.show_plan(plan, say=say)
         return
     trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say, resume=resume)
     if trained.result.exit_code:
-        say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; go on with:")
+        say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; continue with:")
         say(f"  headway train {plan.task} --resume --out {folder}")
         raise typer.Exit(trained.result.exit_code)
     if not trained.scores:
-        return  # another process speaks for the run
-    for line in jobs.score_lines(trained.scores):
-        say(line)
-    say(f"saved in {folder}; use it with:  headway run {folder} INPUT")
+        return  # rank 0 reports
+    say_lines(jobs.score_lines(trained.scores))
+    say_saved(folder)
 
 
 @app.command()
@@ -90,14 +92,14 @@ def train(
 def check(
     task: TaskName,
     data: Data = None,
-    start: Annotated[str | None, typer.Option(help="The model training would start from.")] = None,
+    start: Annotated[str | None, typer.Option(help="The model that training would start from.")] = None,
     set_: Set = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Look at DATA before training: labels, lengths, leakage, truncation, memory and time."""
+    """Check DATA before training: labels, lengths, leakage, truncation, memory and time."""
     from headway import jobs
     from headway.jobs.overrides import parse
 
@@ -113,5 +115,4 @@ def check(
     if as_json:
         say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
     else:
-        for line in report.summary():
-            say(line)
+        say_lines(report.summary())

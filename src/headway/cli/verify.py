@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import Data, Set, TaskName, reads_data, say
+from headway.cli.options import Data, Set, TaskName, reads_data, say, say_lines
 
 
 @app.command("verify-resume")
@@ -19,21 +19,24 @@ from headway.cli.options import Data, Set, TaskName, reads_data, say
 def verify_resume(
     task: TaskName,
     data: Data = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of each of the two runs.")] = 40,
-    kills: Annotated[int, typer.Option(min=0, help="How often the second one is killed.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 40,
+    kills: Annotated[int, typer.Option(min=0, help="How often the second run is killed.")] = 5,
     start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
     size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
     recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of the moments of death; one is drawn and shown if not given.")
+        int | None,
+        typer.Option(help="Random seed of the moments at which the run is killed (default: random, and shown)."),
     ] = None,
     set_: Set = None,
-    out: Annotated[Path | None, typer.Option(help="Keep both runs here; else only if they differ.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep both runs in this folder (default: only if they differ).")
+    ] = None,
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Train twice, once undisturbed and once killed at random moments and resumed; compare the two bit by bit."""
+    """Train twice, once without interruption and once killed at random moments and resumed; compare bit by bit."""
     from headway import jobs
     from headway.jobs.overrides import parse
     from headway.jobs.verify import verify_resume as verify
@@ -54,8 +57,7 @@ def verify_resume(
     say(f"seed {seed}")
     folder = out or Path(tempfile.mkdtemp(prefix="headway-verify-"))
     verified = verify(plan, folder, kills=kills, seed=seed, say=say)
-    for line in verified.report():
-        say(line)
+    say_lines(verified.report())
     if not verified.same:
         say(f"both runs are kept in {folder}")
         raise typer.Exit(1)
@@ -67,12 +69,11 @@ def verify_resume(
 def replay(
     autopsy: Annotated[Path, typer.Argument(metavar="AUTOPSY", help="RUN/training/autopsy-STEP of a stopped run.")],
 ) -> None:
-    """Run the step again at which a run's numbers stopped being finite."""
+    """Repeat the step at which the values of a run became non-finite."""
     from headway.jobs.replay import replay as replay_autopsy
 
     replayed = replay_autopsy(autopsy)
-    for line in replayed.report():
-        say(line)
+    say_lines(replayed.report())
     if not replayed.reproduced:
         say("not reproduced: the model's code or this machine differs from the run's")
         raise typer.Exit(1)

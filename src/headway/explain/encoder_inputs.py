@@ -184,7 +184,7 @@ def _answer(bundle: Bundle, task: Answer, value: Any) -> PreparedInput:
 
 
 def _fill(bundle: Bundle, task: Fill, value: Any) -> PreparedInput:
-    ids = task.asked(value, 1)
+    ids = task.masked_ids(value, 1)
     *before, rest = value.split(task.mask)
     sequence = story.Sequence(
         "text", tokens(task.tokenizer, ids, [*(part.rstrip() for part in before), rest]), text=value

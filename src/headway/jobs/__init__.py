@@ -1,19 +1,29 @@
-"""What a person asks for, joined from the rooms; the command line and Python call the same functions."""
+"""What a user asks for, put together from the other packages. The command line and Python call the same functions.
 
-from headway.jobs.inference import evaluate, generates, input_lines, misfits, run, score_lines, shown
-from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
-from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
+Names are imported on first use, so that inference does not import the training loop.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.jobs.inference import evaluate, format_answer, generates, read_inputs, run, score_lines, unmatched
+    from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
+    from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
 
 __all__ = [
     "Plan",
     "Trained",
     "check",
     "evaluate",
-    "input_lines",
+    "format_answer",
+    "generates",
     "make_plan",
-    "misfits",
     "open_data",
     "progress",
+    "read_inputs",
     "refuse_other",
     "resume",
     "run",
@@ -21,8 +31,17 @@ __all__ = [
     "saved_plan",
     "score_lines",
     "show_plan",
-    "shown",
-    "generates",
     "train",
     "unfinished",
+    "unmatched",
 ]
+
+_INFERENCE = ("evaluate", "format_answer", "generates", "read_inputs", "run", "score_lines", "unmatched")
+_RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan")
+_MODULES = {**dict.fromkeys(_INFERENCE, "inference"), **dict.fromkeys(_RUN_CONFIG, "run_config")}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"headway.jobs.{_MODULES.get(name, 'training')}"), name)

@@ -1,5 +1,5 @@
-"""`calibrate`: a model made as sure as it is right (temperature scaling, Guo et al. 2017). One number
-divides its logits; it is the one with the lowest loss on data that was not trained on, and goes into the weights."""
+"""`calibrate`: temperature scaling (Guo et al. 2017). The logits are divided by the one number that gives the lowest
+loss on data the model was not trained on; the division goes into the weights."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headway.jobs.run_config import PLAN, Paths, open_data, saved_plan
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
 
-FIRST, FINEST = 0.25, 0.005  # steps between the logarithms of temperatures
-WIDEST = log(50)  # no temperature beyond a fiftieth or fifty is looked for
+FIRST, FINEST = 0.25, 0.005  # steps of the logarithm of the temperature
+WIDEST = log(50)  # temperatures from 1/50 to 50 are searched
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Calibration:
 
     def lines(self) -> list[str]:
         return [
-            f"temperature  {self.temperature:.3f} (above 1: the model was too sure, below: not sure enough)",
+            f"temperature  {self.temperature:.3f} (above 1: the model was overconfident; below 1: underconfident)",
             f"loss         {self.before:.4f} → {self.after:.4f}",
         ]
 
@@ -47,34 +47,34 @@ def calibrate(
     encoding: str | None = None,
 ) -> Calibration:
     """Writes the model folder `out`, whose logits are those of `model` divided by one number, fitted on `data` or, for
-    a run's folder, on the part that the run held out."""
+    a run folder, on the held-out part of the run."""
     folder, target = resolve(model), new_folder(out)
     bundle = load(folder)
     head = logit_head(bundle.model)
     if bundle.weights == "int8":
-        raise ConfigError(f"{model}: its weights are int8; calibrate the model that these were made from, then convert")
+        raise ConfigError(f"{model}: the weights are int8; calibrate the model before conversion, then convert")
     task = bundle.find_task()
     if data:
         rows = open_for(task, data, columns=columns, encoding=encoding).test
     elif (folder / "training" / PLAN).exists():
         rows = open_data(saved_plan(folder)).valid
     else:
-        raise ConfigError(f"{model}: give data that it was not trained on, after OUT")
+        raise ConfigError(f"{model}: give data that the model was not trained on, after OUT")
 
     @cache
     def loss(power: float) -> float:
         with _divided(head, exp(power)):
             return task.evaluate(bundle.model, rows())["loss"]
 
-    power = lowest(loss)
+    power = minimum(loss)
     found = Calibration(exp(power), before=loss(0.0), after=loss(power))
     apply_temperature(bundle.model, found.temperature)
     save_along(bundle, folder, target)
     return found
 
 
-def lowest(value: Callable[[float], float]) -> float:
-    """Where a function with one valley is lowest: downhill from 0 in steps, then by parabolas."""
+def minimum(value: Callable[[float], float]) -> float:
+    """The minimum of a unimodal function: downhill from 0 in steps, then by parabolic interpolation."""
     middle, step = 0.0, FIRST
     while step > FINEST and abs(middle) < WIDEST:
         left, right = middle - step, middle + step

@@ -1,4 +1,4 @@
-"""The model card: what a trained folder is, how it was made, how well it does, how to use it."""
+"""The model card (README.md) of a run folder: data, settings, scores, use."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def write_card(
         f"recipe `{plan.recipe}`, {result.steps:,} steps in {result.seconds / 60:.1f} minutes.",
         "",
         "## Data",
-        f"{plain(data.name)} ({plain(data.layout)}): {report.examples:,} examples to learn from, "
+        f"{plain(data.name)} ({plain(data.layout)}): {report.examples:,} training examples, "
         f"{report.held_out:,} held out.",
         *([""] + [f"- {plain(warning)}" for warning in report.warnings] if report.warnings else []),
-        *(["", "Cut to fit:"] + [f"- {plain(line)}" for line in cut] if cut else ["", "Nothing was cut."]),
+        *(["", "Truncated:"] + [f"- {plain(line)}" for line in cut] if cut else ["", "Nothing was truncated."]),
         "",
         "## Scores on the held-out examples",
         "",
@@ -66,5 +66,5 @@ def write_card(
 
 
 def plain(text: str) -> str:
-    """Names of files, columns and labels come from the data: shown as they are, never as HTML, a table or a link."""
+    """Escapes names of files, columns and labels, so that they are never read as HTML, a table or a link."""
     return re.sub(r"([\[\]|`])", r"\\\1", html.escape(" ".join(text.split()), quote=False))

@@ -18,22 +18,21 @@ from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import ConfigError, InputError
 from headway.generation import GenerationSettings, generate
-from headway.models.config import DecoderConfig, EncoderDecoderConfig, LanguageHeadConfig, PoolerConfig, RecurrentConfig
 
 REPORT = "certificate.json"
-ALONG = ("generation_config.json", "chat_template.jinja")  # what a folder may hold beside what a bundle saves
-WINDOW = 256  # tokens read together
+COPIED = ("generation_config.json", "chat_template.jinja")  # files that a bundle does not write itself
+WINDOW = 256  # tokens of one forward pass
 TOKENS = 2048  # of the built-in text
-ANSWER = 32  # tokens of an encoder-decoder's answer
+ANSWER = 32  # tokens of a generated target
 IMAGES = 16
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Something to ask both models."""
+    """One input for both models."""
 
     inputs: dict[str, Tensor]
-    targets: Tensor | None = None  # the tokens that really follow
+    targets: Tensor | None = None  # (length,) the tokens that follow in the text
 
 
 def convert(
@@ -50,45 +49,45 @@ def convert(
 
 def new_folder(out: str | Path) -> Path:
     if (Path(out) / "config.json").exists():
-        raise ConfigError(f"{out}: there is a model already; name a folder that is new or empty")
+        raise ConfigError(f"{out}: already holds a model; name a folder that is new or empty")
     return Path(out)
 
 
 def save_along(bundle: Bundle, folder: Path, out: Path) -> None:
-    """The bundle, with what its first folder holds beside it."""
+    """Saves the bundle into `out`, with the files of its old folder that a bundle does not write."""
     bundle.save(out)
-    for name in ALONG:
+    for name in COPIED:
         if (folder / name).is_file() and not (out / name).exists():
             (out / name).write_bytes((folder / name).read_bytes())
 
 
 def _loaded(folder: Path, to: str, group: int | None) -> Bundle:
-    """Floats are made all of one type, as every library keeps them."""
-    asked = requested_weights(to, group=group)
-    assert asked is not None
-    return load(folder, weights=to, group=group) if isinstance(asked, Int8) else load(folder, dtype=float_type(asked))
+    """The model with weights of the type `to`; a float type applies to every tensor."""
+    wanted = requested_weights(to, group=group)
+    assert wanted is not None
+    return load(folder, weights=to, group=group) if isinstance(wanted, Int8) else load(folder, dtype=float_type(wanted))
 
 
 @torch.no_grad()
 def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) -> ConversionReport:
-    """The same text read by both: a file's, or the built-in manual's."""
+    """Compares the outputs of both models on the same text: a file, or the built-in manual."""
     texts, source = paragraphs(text)
-    if isinstance(before.config, EncoderDecoderConfig | RecurrentConfig):
-        probes = _answers(before, texts, given=text is not None)
-    elif hasattr(before.config.embedding, "vocab"):
-        probes = _readings(before, texts, given=text is not None)
+    if before.model.reads_source:
+        probes = _generated_targets(before, texts, given=text is not None)
+    elif before.model.inputs == "text":
+        probes = _texts(before, texts, given=text is not None)
     else:
-        probes, source = _pictures(before), f"{IMAGES} images of noise"
+        probes, source = _images(before), f"{IMAGES} images of noise"
     comparison, tokens = Comparison(), 0
     for probe in probes:
         tokens += next(iter(probe.inputs.values())).numel()
         sides = [_output(bundle, probe.inputs) for bundle in (before, after)]
-        if _chooses(before):
+        if before.model.gives_logits:
             comparison.add_logits(*sides, targets=probe.targets)
         else:
             comparison.add_vectors(*sides)
     if not comparison.compared:
-        raise InputError(f"{text}: too short to measure anything on; give a longer text")
+        raise InputError(f"{text}: too short to measure on; give a longer text")
     return comparison.report(
         before=before.weights,
         after=after.weights,
@@ -99,7 +98,7 @@ def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) ->
 
 
 def paragraphs(text: str | Path | None) -> tuple[list[str], str]:
-    """(texts, where they are from)."""
+    """(paragraphs, name of their source)."""
     if text is None:
         whole = "\n\n".join(row.fields["text"] for row in DOCUMENTS.rows(split="test"))
         return [part for part in whole.split("\n\n") if part.strip()], "the built-in text"
@@ -109,15 +108,11 @@ def paragraphs(text: str | Path | None) -> tuple[list[str], str]:
     return [line for _, line in read_lines(path) if line.strip()], str(path)
 
 
-# ---------------------------------------------------------------------------------------- what is asked
-
-
-def _readings(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[Probe]:
-    """Running text in windows for a decoder that writes; else text by text."""
-    config = bundle.config
+def _texts(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[Probe]:
+    """Windows of running text for a language model; else text by text."""
     window = min(WINDOW, bundle.model.max_length or WINDOW)
-    if isinstance(config, DecoderConfig) and isinstance(config.head, LanguageHeadConfig):
-        first, whole = _first(bundle), _encoded(bundle, ["\n".join(texts)], special=False)
+    if bundle.model.generates:
+        first, whole = _first_ids(bundle), _encoded(bundle, ["\n".join(texts)], special=False)
         ids = whole[0][: None if given else TOKENS] if whole else []
         for start in range(0, len(ids) - 1, window - len(first)):
             part = [*first, *ids[start : start + window - len(first) + 1]]
@@ -131,9 +126,10 @@ def _readings(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[
         yield Probe({"input_ids": torch.tensor([ids[:window]])})
 
 
-def _answers(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[Probe]:
-    """An encoder-decoder is held to the answers that it gave before."""
-    start = cast(Any, bundle.config).start_id
+def _generated_targets(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[Probe]:
+    """Sources, with the targets that the model generates before the conversion."""
+    start = bundle.model.start_id
+    assert start is not None
     eos = bundle.foreign.get("eos_token_id")
     settings = GenerationSettings(max_new_tokens=ANSWER, eos_ids=(eos,) if isinstance(eos, int) else ())
     read = 0
@@ -147,46 +143,35 @@ def _answers(bundle: Bundle, texts: Sequence[str], *, given: bool) -> Iterator[P
         yield Probe(inputs, torch.tensor(answer))
 
 
-def _pictures(bundle: Bundle) -> Iterator[Probe]:
+def _images(bundle: Bundle) -> Iterator[Probe]:
     embedding = cast(Any, bundle.config).embedding
     noise = torch.Generator().manual_seed(0)
     yield Probe({"pixel_values": torch.randn(IMAGES, embedding.channels, *embedding.image, generator=noise)})
 
 
 def _encoded(bundle: Bundle, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
-    """A model without a tokenizer reads tokens drawn at random."""
+    """Token ids of each text; random ids for a model without a tokenizer."""
     if bundle.processor.tokenizer is not None:
         return [ids for ids in bundle.processor.tokenizer.encode_batch(texts, special=special) if ids]
-    embedding = cast(Any, getattr(bundle.config, "encoder", bundle.config)).embedding
-    draw = torch.Generator().manual_seed(0)
-    return [torch.randint(embedding.vocab, (TOKENS,), generator=draw).tolist()]
+    vocab = bundle.model.source_vocab_size
+    assert vocab is not None
+    return [torch.randint(vocab, (TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()]
 
 
-def _first(bundle: Bundle) -> list[int]:
-    """What the tokenizer begins every text with."""
+def _first_ids(bundle: Bundle) -> list[int]:
+    """The special token at the beginning of every text, if any."""
     return [] if bundle.processor.tokenizer is None else bundle.processor.tokenizer.encode("")[:1]
 
 
-# ---------------------------------------------------------------------------------------- what is answered
-
-
-def _chooses(bundle: Bundle) -> bool:
-    """Whether the model's output is a choice among tokens or labels, and not a vector."""
-    head = getattr(bundle.config, "head", None)
-    if isinstance(bundle.config, EncoderDecoderConfig | RecurrentConfig):
-        return True
-    return head is not None and not (isinstance(head, PoolerConfig) and not (head.language or head.next_sentence))
-
-
 def _output(bundle: Bundle, inputs: dict[str, Tensor]) -> Tensor:
-    """(place, choice), or (text, width) for a model that gives vectors."""
+    """(position, choice) logits, or (text, width) for a model that gives vectors."""
     inputs = {name: tensor.to(bundle.device) for name, tensor in inputs.items()}
     if "pixel_values" in inputs:
         inputs["pixel_values"] = inputs["pixel_values"].to(next(bundle.model.parameters()).dtype)
-    if isinstance(bundle.config, RecurrentConfig):
+    if bundle.model.shape == "recurrent":
         logits = bundle.model(inputs["input_ids"], decoder_ids=inputs["decoder_input_ids"]).logits
     else:
         logits = bundle.logits(**inputs)
-    if not _chooses(bundle):
+    if not bundle.model.gives_logits:
         logits = logits.mean(1)  # over the tokens
     return logits.flatten(0, -2).float().cpu()

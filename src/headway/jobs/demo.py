@@ -1,5 +1,4 @@
-"""The demo: from nothing to a tested translator of dates, a picture of what it looks at, and a page with
-every number of one answer."""
+"""The demo: trains and evaluates a translator of dates, draws its attention and explains one answer."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ def run_demo(out: Path, *, say: Say) -> dict[str, float]:
     if (out / "training").exists():
         say(f"removing the earlier demo in {out}")
         shutil.rmtree(out)
-    say("Headway demo: teach a small Transformer to read dates written by people.\n")
-    exact = {"vocab": 300, "label_smoothing": 0.0}  # one right answer each: nothing to be unsure of
+    say("Headway demo: train a small Transformer to convert written dates to ISO 8601.\n")
+    exact = {"vocab": 300, "label_smoothing": 0.0}  # each input has one right answer
     plan = make_plan("translate", steps=STEPS, settings={"eval_every": STEPS // 2, "save_every": "1m", **exact})
     trained = run_plan(plan, out, callbacks=[progress(plan)], say=say)
     if trained.result.exit_code:
@@ -40,12 +39,12 @@ def run_demo(out: Path, *, say: Say) -> dict[str, float]:
         say(f"  {text:<{width}}  →  {answer}")
     explained = explain(trained.bundle, INPUTS[0])
     explained.draw("alignment", path=out / "alignment.png")
-    say(f"\nWhat it looked at while writing:  {out / 'alignment.png'}")
-    say(f"Every number of that answer:      {explained.save(out / 'explain.html')}  (open it in a browser)")
+    say(f"\nCross-attention of one answer:  {out / 'alignment.png'}")
+    say(f"Every number of that answer:    {explained.save(out / 'explain.html')}  (open it in a browser)")
     say(f"Done in {(time.monotonic() - began) / 60:.1f} minutes. Try next:")
-    say(f"  headway run {out} 'christmas eve'          what does it make of something it never saw?")
-    say(f"  headway explain {out} 'christmas eve'      why does it answer that? every number, as a page")
-    say(f"  headway info {out}                         every part of the model, counted")
+    say(f"  headway run {out} 'christmas eve'          an input unlike the training data")
+    say(f"  headway explain {out} 'christmas eve'      every number of the answer, as a page")
+    say(f"  headway info {out}                         shape and parameters of the model")
     say("  headway train classify                      another task, on its own built-in data")
     say("  headway train translate pairs.tsv           your own data: two columns, source and target")
     return scores

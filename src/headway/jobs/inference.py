@@ -1,4 +1,4 @@
-"""`evaluate` and `run`: a trained model on a person's inputs."""
+"""`evaluate` and `run`: a trained model on given data."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.text_reader import read_lines
 from headway.errors import InputError
 from headway.jobs.run_config import Paths, listed
-from headway.tasks.distributed import distributed_map, use_ranks, world_size
-from headway.tasks.task import Task, batches
+from headway.tasks.distributed import chunks, distributed_map, use_ranks, world_size
+from headway.tasks.task import Task
 from headway.training.distributed import World, init_distributed
 
-CHUNK = 64  # inputs answered together
-FEW = 6  # numbers of a long list that are shown
+CHUNK = 64  # inputs of one call of the task
+FEW = 6  # numbers of a vector that are shown
 
 
 @contextmanager
-def together() -> Iterator[World]:
-    """While inside, `evaluate` and `run` are spread over the processes that torchrun started, if it did: all of them
-    must come here, and all get the same answers."""
+def distributed() -> Iterator[World]:
+    """While inside, `evaluate` and `run` divide their work among the processes that torchrun started, if any. Every
+    process must enter, and every process gets all results."""
     world = init_distributed(torch.device("cpu"))
     with use_ranks(world):
         yield world
@@ -40,7 +40,7 @@ def evaluate(
     encoding: str | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """The task's own scores on a file (a folder's test part), or on the built-in test data."""
+    """The scores of the model's task on files (of a folder: its test part), or on the built-in test data."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
     found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.builtin)
@@ -48,14 +48,14 @@ def evaluate(
 
 
 def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> Dataset:
-    """A person's files, read as a trained model's task reads them."""
+    """Opens data files for a trained model's task."""
     return open_files(
         listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running_text
     )
 
 
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
-    """(input, answer) pairs, in order; inputs are answered in batches, each with its own seed."""
+    """Yields (input, answer) pairs in order. Inputs are predicted in batches; input i uses seed + i."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
     ready = [task.parse_input(given) if isinstance(given, str) else given for given in inputs]
@@ -67,46 +67,47 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
         except InputError as error:
             if start == 0:
                 raise
-            raise InputError(f"after the first {start} inputs, counted from there: {error}") from error
+            raise InputError(f"among the inputs after the first {start}, counted from there: {error}") from error
 
-    for starts in batches(range(0, len(ready), CHUNK), world_size()):
+    for starts in chunks(range(0, len(ready), CHUNK), world_size()):
         for start, answers in distributed_map(starts, work):
             yield from zip(ready[start : start + CHUNK], answers, strict=True)
 
 
 def generates(bundle: Bundle) -> bool:
-    """Whether it answers by writing, so that it can be told how, and heard while it does."""
+    """Whether the model's task generates text."""
     return bundle.find_task().generates
 
 
-def input_lines(path: Path) -> list[str]:
+def read_inputs(path: Path) -> list[str]:
+    """The lines of a text file."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
     return [text for _, text in read_lines(path)]
 
 
-def shown(answer: Any) -> str:
-    """An answer as a person reads it."""
+def format_answer(answer: Any) -> str:
+    """An answer as text for the terminal."""
     if isinstance(answer, str):
         return answer
-    if written(answer):
+    if is_generated(answer):
         return str(answer["text"])
-    if isinstance(answer, list) and answer and all(map(written, answer)):
+    if isinstance(answer, list) and answer and all(map(is_generated, answer)):
         return "\n".join(f"[{number}] {each['text']}" for number, each in enumerate(answer, 1))
     if isinstance(answer, list) and len(answer) > FEW and all(isinstance(item, float) for item in answer):
         return f"{len(answer)} numbers: {' '.join(f'{item:.4f}' for item in answer[:FEW])} … (all of them: --json)"
     return json.dumps(answer, ensure_ascii=False)
 
 
-def written(answer: Any) -> bool:
-    """Whether it is one written answer, with its details."""
+def is_generated(answer: Any) -> bool:
+    """Whether it is one generated text with its details."""
     return isinstance(answer, dict) and "finished_by" in answer
 
 
-def misfits(answer: Any) -> int:
-    """How many of the answers to one input do not fit the constraint that was given."""
+def unmatched(answer: Any) -> int:
+    """How many of the answers to one input do not match the constraint (regex or JSON schema)."""
     answers = answer if isinstance(answer, list) else [answer]
-    return sum(each.get("fits") is False for each in answers if written(each))
+    return sum(each.get("fits") is False for each in answers if is_generated(each))
 
 
 def score_lines(scores: Mapping[str, float]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`info`: what a model folder holds, told without running it."""
+"""`info`: facts about a model folder, without running the model."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
 from headway.files import sha256
-from headway.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, StackConfig
+from headway.models.config import StackConfig
 from headway.preprocess.processor import Processor
 
 
-def about(name: str | Path) -> dict[str, Any]:
+def model_info(name: str | Path) -> dict[str, Any]:
     folder = resolve(name)
     bundle = load(folder)
-    model, config = bundle.model, bundle.config
+    model = bundle.model
     total = sum(p.numel() for p in weight_tensors(model))
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in (".safetensors", ".json")]
     return {
         "family": bundle.family,
-        "shape": config.shape,
-        "stacks": dict(_stacks(config)),
-        "head": None if getattr(config, "head", None) is None else config.head.kind,  # type: ignore[union-attr]
-        "vocabulary": _vocabulary(model),
-        "context": _context(config),
+        "shape": model.shape,
+        "stacks": {part.name: _stack(part.model.config.stack) for part in model.parts},
+        "head": model.head_kind,
+        "vocabulary": None if model.vocab_size is None else f"{model.vocab_size:,} tokens",
+        "context": model.max_context or model.max_length,
         "parameters": total,
         "parts": dict(_parts(model)),
         "dtype": str(weights_of(model)).removeprefix("torch."),
@@ -41,19 +41,19 @@ def about(name: str | Path) -> dict[str, Any]:
     }
 
 
-def lines(facts: dict[str, Any]) -> list[str]:
+def info_lines(facts: dict[str, Any]) -> list[str]:
     out = [f"family      {facts['family']} ({facts['shape']})"]
     if facts["task"]:
         out.append(f"task        {facts['task']}")
     for name, stack in facts["stacks"].items():
         out.append(f"{name:<11} {stack}")
-    out.append(f"head        {facts['head'] or 'none: gives hidden states'}")
+    out.append(f"head        {facts['head'] or 'none: outputs hidden states'}")
     out.append(f"vocabulary  {facts['vocabulary'] or 'none'}; tokenizer {facts['tokenizer'] or 'none'}")
     if facts["pictures"]:
         out.append(f"pictures    {facts['pictures']}")
     if facts["generation"]:
         out.append(f"generation  {facts['generation']}")
-    out.append(f"context     {facts['context'] or 'no limit of its own'}")
+    out.append(f"context     {facts['context'] or 'no limit'}")
     out.append(f"parameters  {facts['parameters']:,} in {facts['dtype']}, {facts['memory_bytes'] / 2**20:,.1f} MiB")
     for name, count in facts["parts"].items():
         out.append(f"            {name:<24} {count:>14,}  {count / max(facts['parameters'], 1):6.1%}")
@@ -68,14 +68,6 @@ def _tokenizer(processor: Processor) -> str | None:
     return None if processor.tokenizer is None else f"{len(processor.tokenizer):,} tokens"
 
 
-def _stacks(config: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(config, EncoderDecoderConfig):
-        yield "encoder", _stack(config.encoder.stack)
-        yield "decoder", _stack(config.decoder.stack)
-    elif isinstance(config, EncoderConfig | DecoderConfig):
-        yield config.shape, _stack(config.stack)
-
-
 def _stack(config: StackConfig) -> str:
     block, attention = config.block, config.block.attention
     heads = f"{attention.heads} heads of {attention.head_size}"
@@ -88,22 +80,8 @@ def _stack(config: StackConfig) -> str:
     )
 
 
-def _context(config: Any) -> int | None:
-    if isinstance(config, EncoderDecoderConfig):
-        return config.decoder.context
-    if isinstance(config, DecoderConfig):
-        return config.context
-    positions = getattr(getattr(config, "embedding", None), "positions", None)
-    return getattr(positions, "count", None) or None
-
-
-def _vocabulary(model: nn.Module) -> str | None:
-    tables = [m for name, m in model.named_modules() if isinstance(m, nn.Embedding) and name.endswith("tokens")]
-    return f"{tables[0].num_embeddings:,} tokens" if tables else None
-
-
 def _parts(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Parameters by part; what two parts share is counted with the first."""
+    """Parameters by part; shared ones are counted with the first part."""
     seen: set[int] = set()
     sides = [("", model)] if not hasattr(model, "encoder") else [(n + ".", m) for n, m in model.named_children()]
     for prefix, side in sides:

@@ -1,7 +1,7 @@
-"""`--set key=value`: which setting a key means, and its value, with a did-you-mean for what is not known.
+"""`--set key=value`: the setting a key names, and its value. Unknown keys are refused with a suggestion.
 
-A key is a field of the training settings, of the task, or of the model's size; `train.`, `task.` or `model.` in front
-says which, and is needed only where the bare name would fit several.
+A key is a field of the training settings, of the task, or of the model size; the prefix `train.`, `task.` or `model.`
+is needed only where a bare name fits several.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parse(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, sign, text = pair.partition("=")
         if not sign or not key:
-            raise ConfigError(f"--set {pair!r}: write key=value")
+            raise ConfigError(f"--set {pair!r}: expected key=value")
         try:
             out[key.strip()] = json.loads(text)
         except json.JSONDecodeError:
@@ -40,11 +40,11 @@ def from_file(path: Path) -> dict[str, Any]:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         return read_json(path)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as settings: {error}") from error
+        raise ConfigError(f"{path}: not readable as settings: {error}") from error
 
 
-def sort(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
-    """Each value under its section. `known` is {"train": Settings, "task": Classify, …}; sections may also be nested
+def by_section(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
+    """Values by section. `known` is {"train": Settings, "task": Classify, …}; sections may also be nested
     objects, as in a config file."""
     fields = {section: {f.name: f for f in dataclasses.fields(kind)} for section, kind in known.items()}
     fields.get("task", {}).pop("tokenizer", None)
@@ -55,7 +55,7 @@ def sort(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
         if section and section not in fields:
             raise ConfigError(f"setting {key!r}: no section {section!r}; sections: {', '.join(fields)}")
         if len(found) > 1:
-            raise ConfigError(f"setting {key!r} could be {' or '.join(f'{s}.{name}' for s in found)}: say which")
+            raise ConfigError(f"setting {key!r} could be {' or '.join(f'{s}.{name}' for s in found)}: add the section")
         if not found or name not in fields[found[0]]:
             choices = [n for s, names in fields.items() for n in names if not section or s == section]
             hint = did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
@@ -75,7 +75,7 @@ def flatten(values: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, A
 
 
 def _typed(key: str, value: Any, field: dataclasses.Field[Any]) -> Any:
-    """A list becomes the tuple that frozen settings hold; a number or word of the wrong kind is refused by name."""
+    """The value in the type of the field: a list becomes a tuple; a number of the wrong type is refused."""
     if isinstance(value, list):
         return tuple(value)
     kind = type(field.default) if field.default not in (None, dataclasses.MISSING) else None

@@ -1,4 +1,4 @@
-"""`replay`: a step whose numbers were not finite, run again from what its autopsy kept."""
+"""`replay`: repeats a training step that gave non-finite values, from its dump."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.training.distributed import pick_device
 
 
 def replay(folder: str | Path) -> step_dump.ReplayResult:
-    """`folder` is RUN/training/autopsy-STEP; the model's shape and task are the run's."""
+    """`folder` is RUN/training/autopsy-STEP; the model and task are those of the run."""
     path = Path(folder)
     run = path.absolute().parent.parent
     if not path.is_dir():

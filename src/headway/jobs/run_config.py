@@ -12,7 +12,7 @@ from headway import tasks
 from headway.checkpoints import read_json
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.errors import ConfigError
-from headway.jobs.overrides import sort
+from headway.jobs.overrides import by_section
 from headway.models.recipes import Size, size_named
 from headway.training.recipes import RECIPES
 from headway.training.settings import Settings
@@ -74,7 +74,7 @@ def make_plan(
     if recipe not in RECIPES or (recipe == "finetune") != bool(start):
         wanted = "finetune (with --start)" if start else "modern or classic (finetune needs --start)"
         raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
-    given = sort(settings or {}, {"train": Settings, "task": kind, "model": Size})
+    given = by_section(settings or {}, {"train": Settings, "task": kind, "model": Size})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
     train = {**RECIPES[recipe], **kind.train_defaults(recipe), "seed": seed or 0, **given["train"]}
     lengths = {"steps": steps, "epochs": epochs, "minutes": minutes}

@@ -179,7 +179,7 @@ def run_plan(
         loss=task.loss,
         settings=settings,
         folder=folder,
-        evaluate=lambda model: task.evaluate(model, held),
+        evaluate=lambda model: task.evaluate(cast(Any, model), held),
         score=task.metric,
         higher_is_better=task.higher_is_better,
         callbacks=callbacks,

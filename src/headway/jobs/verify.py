@@ -1,8 +1,8 @@
-"""`verify-resume`: is a run that is killed again and again, and resumed, the run that never was?
+"""`verify-resume`: checks that a run that is killed and resumed equals the same run without interruption.
 
-One run goes through undisturbed. Another of the same plan is killed (SIGKILL: nothing can be tidied) at moments drawn
-at random: a step is drawn, and a delay after it, so that the blow falls in a step, an evaluation, a save, or in the
-preparations. At the end everything that both runs hold is compared bit by bit.
+One run is not interrupted. Another with the same settings is killed (SIGKILL: no cleanup) at random moments: a step is
+drawn, and a delay after it, so that the kill hits a step, an evaluation, a save, or the preparation of the data. At the
+end both runs are compared bit by bit.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from headway.training.settings import interval
 from headway.training.state import load_latest
 from headway.training.state_diff import first_difference, without_clock
 
-Live = Callable[[Plan, Path, Connection], None]
-PREPARING = -1  # stands for a step: before the first
+TrainProcess = Callable[[Plan, Path, Connection], None]
+PREPARING = -1  # in place of a step: before the first
 
 
-class Teller(Callback):
-    """Tells the watching process how far a run is."""
+class StepReporter(Callback):
+    """Sends the step of a run to the parent process."""
 
-    def __init__(self, told: Connection) -> None:
-        self.told = told
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
 
     def on_start(self, status: Status) -> None:
-        self.told.send(status.step)
+        self.pipe.send(status.step)
 
     def on_step(self, status: Status) -> None:
-        self.told.send(status.step)
+        self.pipe.send(status.step)
 
 
-def live(plan: Plan, folder: Path, told: Connection) -> None:
-    """One life of a run: begun, or gone on with, until its end or its death."""
-    run_plan(plan, folder, callbacks=[Teller(told)], resume=(folder / "training" / PLAN).exists())
+def train_or_resume(plan: Plan, folder: Path, pipe: Connection) -> None:
+    """The work of one process: starts the run, or resumes it, and trains to the end unless killed."""
+    run_plan(plan, folder, callbacks=[StepReporter(pipe)], resume=(folder / "training" / PLAN).exists())
 
 
 @dataclass(frozen=True)
-class Life:
-    """What a process that trained has told: the steps it came to, and when."""
+class ProcessLog:
+    """The steps that a process reported, and when."""
 
     steps: list[int]
-    times: list[float]  # the first is its birth, so there is one more
+    times: list[float]  # one more than steps: the first is the start of the process
     killed: bool
 
     @property
@@ -63,42 +63,42 @@ class Life:
 
     @property
     def pause(self) -> float:
-        """Seconds between two steps, what is done between them included."""
+        """Mean seconds between two steps, evaluations and saves included."""
         return (self.times[-1] - self.times[1]) / max(len(self.times) - 2, 1)
 
 
-def watch(plan: Plan, folder: Path, live: Live, *, blow: tuple[int, float] | None = None) -> Life:
-    """Let a process live until its end, or until `blow`: so many seconds after it has come to a step."""
-    context = multiprocessing.get_context("forkserver")  # a process that has imported all and run nothing
-    context.set_forkserver_preload([__name__, "torch._dynamo"])  # the second, because an optimiser's first step does
-    heard, told = context.Pipe(duplex=False)
-    process = context.Process(target=live, args=(plan, folder, told), daemon=True)
+def run_process(
+    plan: Plan, folder: Path, train_or_resume: TrainProcess, *, kill_at: tuple[int, float] | None = None
+) -> ProcessLog:
+    """Runs a process to its end, or kills it at `kill_at`: (step, seconds after that step)."""
+    context = multiprocessing.get_context("forkserver")  # a process that has imported everything and run nothing
+    context.set_forkserver_preload([__name__, "torch._dynamo"])  # imported by an optimiser's first step
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=train_or_resume, args=(plan, folder, sender), daemon=True)
     process.start()
-    told.close()
+    sender.close()
     steps: list[int] = []
     times = [time.monotonic()]
     try:
         while True:
-            if blow is not None and [PREPARING, *steps][-1] >= blow[0]:
-                time.sleep(blow[1])
+            if kill_at is not None and [PREPARING, *steps][-1] >= kill_at[0]:
+                time.sleep(kill_at[1])
                 process.kill()
-                blow = None
-            steps.append(heard.recv())
+                kill_at = None
+            steps.append(receiver.recv())
             times.append(time.monotonic())
     except EOFError:
         process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
-        raise TrainingError(
-            f"{folder}: the run failed by itself (exit code {process.exitcode}); its error stands above"
-        )
-    return Life(steps, times, killed=process.exitcode != 0)
+        raise TrainingError(f"{folder}: the run failed (exit code {process.exitcode}); its error is shown above")
+    return ProcessLog(steps, times, killed=process.exitcode != 0)
 
 
 @dataclass
 class Verified:
     seed: int
     steps: int
-    lost: list[int] = field(default_factory=list)  # steps made again after each death
+    lost: list[int] = field(default_factory=list)  # steps repeated after each kill
     compared: dict[str, str | None] = field(default_factory=dict)  # part → its first difference
 
     @property
@@ -107,41 +107,47 @@ class Verified:
 
     def report(self) -> list[str]:
         width = max(map(len, self.compared))
-        again = f"; steps made again after each: {', '.join(map(str, self.lost))}" if self.lost else ""
+        again = f"; steps repeated after each: {', '.join(map(str, self.lost))}" if self.lost else ""
         return [
             f"{self.steps} steps, killed {len(self.lost)} times (seed {self.seed}){again}",
-            *(f"  {part:<{width}}  {found or 'the same bits'}" for part, found in self.compared.items()),
-            "resuming is exact" if self.same else "the resumed run is not the same",
+            *(f"  {part:<{width}}  {found or 'identical'}" for part, found in self.compared.items()),
+            "resuming is exact" if self.same else "the resumed run differs",
         ]
 
 
 def verify_resume(
-    plan: Plan, folder: Path, *, kills: int, seed: int, live: Live = live, say: Say = lambda text: None
+    plan: Plan,
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    train_or_resume: TrainProcess = train_or_resume,
+    say: Say = lambda text: None,
 ) -> Verified:
-    """Both runs go below `folder`; `live` is what each process does."""
-    _refuse_the_clock(plan)
+    """Both runs are written below `folder`; `train_or_resume` is the work of each process."""
+    _require_repeatable(plan)
     random, whole, killed = Random(seed), folder / "whole", folder / "killed"
-    say("training undisturbed")
-    undisturbed = watch(plan, whole, live)
-    verified = Verified(seed, undisturbed.steps[-1])
-    reached: int | None = None  # by the life before, if it was killed
+    say("training without interruption")
+    uninterrupted = run_process(plan, whole, train_or_resume)
+    verified = Verified(seed, uninterrupted.steps[-1])
+    reached: int | None = None  # step of the previous process, if it was killed
     for step in [*sorted(random.randint(PREPARING, verified.steps) for _ in range(kills)), None]:
-        blow = None
+        kill_at = None
         if step is not None:
-            longest = undisturbed.preparing if step == PREPARING else 2 * undisturbed.pause
-            blow = step, random.uniform(0, longest)
-        life = watch(plan, killed, live, blow=blow)
-        begun = life.steps[0] if life.steps else 0
+            longest = uninterrupted.preparing if step == PREPARING else 2 * uninterrupted.pause
+            kill_at = step, random.uniform(0, longest)
+        log = run_process(plan, killed, train_or_resume, kill_at=kill_at)
+        first = log.steps[0] if log.steps else 0
         if reached is not None:
-            verified.lost.append(reached - begun)
-        reached = (life.steps[-1] if life.steps else 0) if life.killed else None
-        say(f"killed at step {reached}, begun at {begun}" if life.killed else f"came to its end, begun at {begun}")
+            verified.lost.append(reached - first)
+        reached = (log.steps[-1] if log.steps else 0) if log.killed else None
+        say(f"killed at step {reached}, started at {first}" if log.killed else f"finished, started at {first}")
     verified.compared = compare(whole, killed)
     return verified
 
 
 def compare(left: Path, right: Path) -> dict[str, str | None]:
-    """Part by part, where the runs in two folders first differ."""
+    """The first difference between the runs in two folders, part by part."""
     one, other = _parts(left), _parts(right)
     return {part: first_difference(one[part], other[part]) for part in one}
 
@@ -163,9 +169,9 @@ def _parts(folder: Path) -> dict[str, Any]:
     }
 
 
-def _refuse_the_clock(plan: Plan) -> None:
+def _require_repeatable(plan: Plan) -> None:
     settings = plan.settings()
     if settings.minutes:
-        raise ConfigError("minutes: a run measured by the clock never repeats exactly; give steps or epochs")
+        raise ConfigError("minutes: a run limited by time does not repeat exactly; give steps or epochs")
     if interval("eval_every", settings.eval_every)[0] == "seconds":
-        raise ConfigError("eval_every: evaluations by the clock never repeat exactly; give steps or epoch")
+        raise ConfigError("eval_every: evaluations by time do not repeat exactly; give steps or epoch")

@@ -63,6 +63,18 @@ class Model(nn.Module):
         return None if config is None else config.kind
 
     @property
+    def has_language_head(self) -> bool:
+        """Whether it scores tokens, by a language head or by the one beside a pooler."""
+        return self.head_kind == "language" or getattr(getattr(self.config, "head", None), "language", None) is not None
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether its head scores tokens or labels; a bare model, or one with a pooler alone, gives vectors."""
+        if self.head_kind == "pooler":
+            return self.has_language_head or self.config.head.next_sentence
+        return self.head_kind is not None
+
+    @property
     def generates(self) -> bool:
         """Whether it has `step` and a head that scores the next token."""
         return False

@@ -1,5 +1,4 @@
-"""A trained model logit_positions something new: the same weights below, a fresh head on top (BERT, Devlin et al.
-2019)."""
+"""A trained model with another head: fine-tuning (BERT, Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from torch import nn
 
 from headway.errors import ConfigError
 from headway.models.build import build
-from headway.models.config import HeadConfig, PoolerConfig
+from headway.models.config import HeadConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.models.heads import ClassifyHead, Head, LanguageHead, Pooler, TokenHead, build_head
@@ -58,11 +57,6 @@ def apply_temperature(model: nn.Module, temperature: float) -> None:
     for part in (last.weight, getattr(last, "bias", None), getattr(head, "bias", None)):
         if isinstance(part, nn.Parameter):
             part.div_(temperature)
-
-
-def pooler_of(model: nn.Module) -> PoolerConfig | None:
-    head = getattr(model.config, "head", None)
-    return head if isinstance(head, PoolerConfig) else None
 
 
 def _same_dense(new: ClassifyHead, old: nn.Module | None) -> bool:

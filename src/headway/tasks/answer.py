@@ -1,7 +1,7 @@
-"""`answer`: the piece of a text that answers a question, or nothing (extractive, as BERT on SQuAD 2).
+"""`answer`: extractive question answering (BERT on SQuAD 2): the span of a context that answers a question, or none.
 
-Every token is scored as the answer's start and as its end. A long text is read through overlapping windows; a window
-without the answer points at its first token, [CLS].
+Every token gets a score as the start and as the end of the answer. A long context is split into overlapping windows;
+in a window without the answer the target is the first token, [CLS].
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
-from headway.tasks.distributed import distributed_map
+from headway.tasks.distributed import map_by_length
 from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
-from headway.tasks.task import Example, Task, batches, device_of, pad, padding_mask, without_none
-from headway.tasks.text_pairs import text_encoder
+from headway.tasks.task import Example, Task, pad
+from headway.tasks.text_pairs import require_text_encoder
 
-MARKS = ("context", "span")  # of a window: its context's tokens, from … to before; the answer's first and last
+MARKS = ("context", "span")  # of a window: [first, end) of the context's tokens; first and last token of the answer
 
 
 @dataclass
@@ -44,20 +45,20 @@ class Answer(Task):
     input_fields: ClassVar[tuple[str, ...]] = ("question", "context")
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
-    overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" cuts too long a question
+    overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" truncates only the question
     vocab: int = 8000
     lowercase: bool = True
-    limit: int = 384  # tokens of a window, question and all
+    limit: int = 384  # tokens of a window, with the question and special tokens
     question_limit: int = 64
     stride: int = 128  # tokens from the start of a window to the start of the next
     max_answer: int = 30  # tokens
-    null_threshold: float = 0.0  # how much better than the best span "no answer" must score to be the answer
+    null_threshold: float = 0.0  # score margin over the best span at which there is no answer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for option in ("limit", "question_limit", "stride", "max_answer"):
             if getattr(self, option) < 1:
-                raise ConfigError(f"answer: {option} is {getattr(self, option)}: it must be positive")
+                raise ConfigError(f"task answer: {option} is {getattr(self, option)}: it must be positive")
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -71,28 +72,28 @@ class Answer(Task):
         head = TokenHeadConfig(2, answer=True)
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2, head=head)
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, encoder.max_length or self.limit)
-        head = encoder.config.head
-        if isinstance(head, TokenHeadConfig) and head.answer:
-            return encoder
-        return with_head(encoder, TokenHeadConfig(2, answer=True))
+    def adapt(self, model: Model) -> Model:
+        require_text_encoder(model, self.name)
+        self.limit = min(self.limit, model.max_length or self.limit)
+        if model.head_kind == "token" and model.config.head.answer:
+            return model
+        return with_head(model, TokenHeadConfig(2, answer=True))
 
-    # --- learning
+    # --- training
 
     def windows(self, question: str, context: str, *, where: str) -> list[Window]:
+        """The question with each window of the context."""
         both = self.tokenizer.encode_pair(question, context)
-        asked = [i for i, part in enumerate(both.parts) if part == 0]
+        question_at = [i for i, part in enumerate(both.parts) if part == 0]
         inside = [i for i, part in enumerate(both.parts) if part == 1]
         first, last = (inside[0], inside[-1] + 1) if inside else (len(both.ids), len(both.ids))
-        kept = set(self.truncation.apply(asked, self.question_limit, part="question", where=where))
+        kept = set(self.truncation.apply(question_at, self.question_limit, part="question", where=where))
         before = [i for i in range(first) if both.parts[i] is None or i in kept]
         after = list(range(last, len(both.ids)))
         room = self.limit - len(before) - len(after)
         if room < 1:
             raise ConfigError(
-                f"{where}: a question of {len(kept)} tokens leaves no room for its context in {self.limit}"
+                f"{where}: a question of {len(kept)} tokens leaves no room for the context in a window of {self.limit}"
             )
         if self.overflow != "window":
             last = first + len(self.truncation.apply(inside, room, part="context", where=where))
@@ -119,54 +120,48 @@ class Answer(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         ids = [example["ids"] for example in examples]
-        inputs = without_none(
-            inputs=pad(ids, self.tokenizer.pad_id or 0),
-            padding_mask=padding_mask(ids),
-            segments=pad([example["segments"] for example in examples], 0),
-        )
+        inputs = {**self.text_inputs(ids), "segments": pad([example["segments"] for example in examples], 0)}
         targets = {name: torch.from_numpy(np.stack([e[name] for e in examples]).astype(np.int64)) for name in MARKS}
         return Batch(inputs, targets, count=len(examples), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Cross-entropy of start and of end, each over [CLS] and the context's tokens."""
+        """Cross-entropy of the start and of the end, each over [CLS] and the tokens of the context."""
         logits = _scores(model, batch)  # (window, length, start or end)
         return Loss(F.cross_entropy(logits, batch.targets["span"], reduction="sum") / 2)
 
-    # --- using
+    # --- inference
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The best span over all windows, with its probability in the window where it is best; `n` above 1 gives a list
-        of that many, best first. No answer is "" from 0 to 0."""
-        n, threshold = options.pop("n", 1), options.pop("null_threshold", self.null_threshold)
-        if options:
-            raise InputError(f"answer has no option {next(iter(options))!r}; known: n, null_threshold")
-        asked = [_asked(value, number) for number, value in enumerate(inputs, 1)]
-        readings = [Reading(context) for _, context in asked]
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The best span over all windows, with its probability in that window; `n` above 1 gives the n best as a list.
+        No answer is "" from 0 to 0."""
+        self.refuse_options(options, "n", "null_threshold")
+        n, threshold = options.get("n", 1), options.get("null_threshold", self.null_threshold)
+        pairs = [_question_and_context(value, number) for number, value in enumerate(inputs, 1)]
+        readings = [Reading(context) for _, context in pairs]
         windows = [
             (reading, window)
-            for number, (pair, reading) in enumerate(zip(asked, readings, strict=True), 1)
+            for number, (pair, reading) in enumerate(zip(pairs, readings, strict=True), 1)
             for window in self.windows(*pair, where=f"input {number}")
         ]
-        windows.sort(key=lambda both: len(both[1].ids))
 
-        def work(chunk: Sequence[tuple[Reading, Window]]) -> Spans:
-            examples = [window.example() for _, window in chunk]
-            batch = self.collate(examples, seeds=[()] * len(chunk), where=[]).to(device_of(model))
-            return best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n).cpu()
+        def work(chunk: Sequence[tuple[Reading, Window]]) -> list[Spans]:
+            batch = self.batch([window.example() for _, window in chunk], model)
+            spans = best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n).cpu()
+            return [spans.row(row) for row in range(len(chunk))]
 
-        for chunk, spans in distributed_map(batches(windows, 32), work):
-            for row, (reading, window) in enumerate(chunk):
-                reading.add(window, spans.row(row))
-        found = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
-        return found if n > 1 else [answers[0] for answers in found]
+        found = map_by_length(windows, work, length=lambda each: len(each[1].ids), size=32)
+        for (reading, window), spans in zip(windows, found, strict=True):
+            reading.add(window, spans)
+        ranked = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
+        return ranked if n > 1 else [answers[0] for answers in ranked]
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
-        """SQuAD's exact match and F1, from 0 to 1, and the loss a window."""
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """Exact match and F1 as in SQuAD, from 0 to 1, and the mean loss of a window."""
         rows = list(rows)
         if not rows:
-            raise DataError("answer: there are no questions to evaluate on")
+            raise DataError("task answer: there are no questions to evaluate on")
         found = [one["answer"] for one in self.predict(model, [self.model_input(row) for row in rows])]
         references = [[text for text, _ in row.fields["answers"]] for row in rows]
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
@@ -176,13 +171,13 @@ class Answer(Task):
         return {part: len(self.tokenizer.encode(row.fields[part], special=False)) for part in self.input_fields}
 
     def length_limits(self) -> dict[str, int]:
-        """A context that is read through windows has none."""
+        """A context that is split into windows has no limit."""
         context = {} if self.overflow == "window" else {"context": self.limit - self.question_limit}
         return {"question": self.question_limit, **context}
 
 
 def _scores(model: nn.Module, batch: Batch) -> Tensor:
-    """(window, length, start or end); −∞ where no answer can begin or end."""
+    """(window, length, start or end); −∞ where no answer can start or end."""
     logits = model(**batch.inputs).logits
     at = torch.arange(logits.shape[1], device=logits.device)
     first, last = batch.targets["context"].T[:, :, None]
@@ -191,7 +186,7 @@ def _scores(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _first_answer(row: Row) -> tuple[int, int] | None:
-    """Its characters [start, end); None where there is no answer."""
+    """[start, end) of the first answer in characters; None where there is no answer."""
     answers = [(text, start) for text, start in row.fields["answers"] if text.strip()]
     if not answers:
         return None
@@ -204,8 +199,8 @@ def _first_answer(row: Row) -> tuple[int, int] | None:
     return start + len(text) - len(text.lstrip()), start + len(text.rstrip())
 
 
-def _asked(value: Any, number: int) -> tuple[str, str]:
+def _question_and_context(value: Any, number: int) -> tuple[str, str]:
     question, context = (value.get(part) if isinstance(value, Mapping) else None for part in Answer.input_fields)
     if not isinstance(question, str) or not isinstance(context, str):
-        raise InputError(f'input {number}: answer takes {{"question": text, "context": text}}')
+        raise InputError(f'input {number}: task answer takes {{"question": text, "context": text}}')
     return question, context

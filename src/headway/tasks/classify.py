@@ -1,4 +1,4 @@
-"""`classify`: a text gets one label (BERT's first token, a GPT's last)."""
+"""`classify`: one label for a text, from the first token of an encoder (BERT) or the last of a decoder (GPT)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from torch import nn
-
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
-from headway.layers.embeddings import EmbeddingConfig
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
-from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
-from headway.models.rehead import pooler_of, with_head
+from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import Classification
-from headway.tasks.task import Example, ids_array, pad, padding_mask, without_none
+from headway.tasks.task import Example, ids_array
 
 
 @dataclass
@@ -49,25 +45,28 @@ class Classify(Classification):
         head = ClassifyHeadConfig(len(self.labels), pool=self._pool(), dropout=size.dropout)
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        if not isinstance(model, Encoder | Decoder) or not isinstance(model.config.embedding, EmbeddingConfig):
-            raise ConfigError("classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …)")
+    def adapt(self, model: Model) -> Model:
+        if model.shape not in ("encoder", "decoder") or model.inputs != "text":
+            raise ConfigError(
+                f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "
+                f"not from this {model.shape} of {model.inputs}"
+            )
         self.limit = min(self.limit, model.max_length or self.limit)
         return with_head(model, self._head(model))
 
-    def _head(self, model: Encoder | Decoder) -> ClassifyHeadConfig:
-        labels, old, pooler = len(self.labels), model.config.head, pooler_of(model)
-        if isinstance(old, ClassifyHeadConfig):
+    def _head(self, model: Model) -> ClassifyHeadConfig:
+        labels, old = len(self.labels), model.config.head
+        if model.head_kind == "classify":
             return replace(old, labels=labels)
-        if isinstance(model, Decoder):
+        if model.shape == "decoder":
             return ClassifyHeadConfig(labels, pool="last", bias=False)
-        dense = pooler.activation if pooler is not None else "tanh"
+        dense: Any = old.activation if model.head_kind == "pooler" else "tanh"
         return ClassifyHeadConfig(labels, pool=self._pool(), dense=dense, dropout=0.1, dense_dropout=False)
 
     def _pool(self) -> Any:
         return "first" if self.tokenizer.cls_id is not None else "mean"
 
-    # --- learning
+    # --- training
 
     def read(self, value: Any, *, where: str) -> Example:
         ids = self.tokenizer.encode(value)
@@ -76,13 +75,12 @@ class Classify(Classification):
         return {"ids": ids_array(ids or [self._blank()])}
 
     def _blank(self) -> int:
-        """What an empty text is read as, where the tokenizer puts nothing around a text."""
+        """The token of an empty text, where the tokenizer adds no special tokens."""
         return next((i for i in (self.tokenizer.bos_id, self.tokenizer.eos_id) if i is not None), 0)
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         texts = [example["ids"] for example in examples]
-        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), padding_mask=padding_mask(texts))
-        return Batch(inputs, self.targets(examples), count=len(examples), where=where)
+        return Batch(self.text_inputs(texts), self.targets(examples), count=len(examples), where=where)
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(self.tokenizer.encode(row.fields["text"]))}

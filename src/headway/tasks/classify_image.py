@@ -1,4 +1,4 @@
-"""`classify-image`: a picture gets one label (ViT, Dosovitskiy et al. 2021: patches are its words)."""
+"""`classify-image`: one label for an image (ViT, Dosovitskiy et al. 2021)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import nn
 
 from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
 from headway.data.dataset import RowReader
 from headway.errors import ConfigError
-from headway.layers.embeddings import PatchConfig
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
-from headway.models.encoder import Encoder
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.image import stored_image
@@ -33,7 +31,7 @@ from headway.tasks.classification import Classification
 from headway.tasks.task import Example
 
 THREADED_BYTES = 1 << 13  # mean size of files from which decoding is worth a thread
-MEASURED = 1000  # pictures that mean and deviation are taken from
+MEASURED = 1000  # images of which mean and standard deviation are computed
 
 
 @dataclass
@@ -44,7 +42,7 @@ class ClassifyImage(Classification):
     input_fields: ClassVar[tuple[str, ...]] = ("image",)
     reads_text: ClassVar[bool] = False
 
-    image: int = 32  # pixels a side; pictures are stretched to it
+    image: int = 32  # pixels per side; images are resized to it
     patch: int = 4
     channels: int = 3
     mean: list[float] = field(default_factory=list)  # of each channel, from 0 to 1
@@ -74,7 +72,7 @@ class ClassifyImage(Classification):
         return task
 
     def _measured(self, rows: RowReader) -> tuple[list[float], list[float]]:
-        """Mean and deviation of each channel, over pictures spread evenly through the data."""
+        """Mean and standard deviation of each channel, over images spread evenly through the data."""
         step = max(1, sum(self.counts) // MEASURED)
         pictures = [self._pixels(row.fields["image"], where=row.where) for row in islice(rows(), 0, None, step)]
         values = np.stack(pictures).reshape(-1, self.channels) / 255.0
@@ -87,17 +85,20 @@ class ClassifyImage(Classification):
         side = (self.image, self.image)
         return recipes.vision(size, recipe, image=side, patch=self.patch, channels=self.channels, head=head)
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        """A trained model brings the size of its pictures; mean and deviation stay those that the task was given."""
-        if not isinstance(model, Encoder) or not isinstance(model.config.embedding, PatchConfig):
-            raise ConfigError(f"classify-image starts from an image encoder (ViT, …), not {type(model).__name__}")
+    def adapt(self, model: Model) -> Model:
+        """The image size becomes the model's; mean and standard deviation stay those of the task."""
+        if model.shape != "encoder" or model.inputs != "image":
+            raise ConfigError(
+                f"task classify-image starts from an image encoder (ViT, …), "
+                f"not from this {model.shape} of {model.inputs}"
+            )
         patches = model.config.embedding
         if patches.image[0] != patches.image[1] or patches.channels != self.channels:
             raise ConfigError(f"the model reads {patches.image} pixels in {patches.channels} channels, not square RGB")
         self.image, self.patch = patches.image[0], patches.patch[0]
         return with_head(model, ClassifyHeadConfig(len(self.labels)))
 
-    # --- learning
+    # --- training
 
     def parse_input(self, text: str) -> Any:
         return Path(text)

@@ -1,7 +1,7 @@
-"""Answering many inputs by several processes: each works out some of the batches, and all hear the rest.
+"""Batches of a prediction divided among processes.
 
-A batch is made up as one process makes it up, and what comes of the batches is joined in their order: the scores of
-many processes are those of one to the last bit, whatever the score.
+Every process forms the same batches as one process would, and the results are joined in order: the scores of many
+processes equal those of one to the last bit.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from headway.errors import HeadwayError
 
-Part = TypeVar("Part")
-Found = TypeVar("Found")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Ranks(Protocol):
@@ -33,7 +33,7 @@ _ranks: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 @contextmanager
 def use_ranks(ranks: Ranks) -> Iterator[None]:
-    """While inside, `shared` work is spread over `ranks`, all of which must come here with the same parts."""
+    """While inside, `distributed_map` divides its items among `ranks`. Every rank must call it with the same items."""
     token = _ranks.set(ranks)
     try:
         yield
@@ -42,33 +42,52 @@ def use_ranks(ranks: Ranks) -> Iterator[None]:
 
 
 def world_size() -> int:
-    """How many parts are worked out side by side."""
     ranks = _ranks.get()
     return 1 if ranks is None else ranks.size
 
 
-def distributed_map(parts: Sequence[Part], work: Callable[[Part], Found]) -> Iterator[tuple[Part, Found]]:
-    """Each part with what `work` makes of it, in order. What it makes is not on a device, so that it can be sent.
+def distributed_map(items: Sequence[Item], work: Callable[[Item], Result]) -> Iterator[tuple[Item, Result]]:
+    """Yields each item with `work(item)`, in order. Results are sent between processes, so they must be on the CPU.
 
-    A part is one rank's alone: what `work` itself shares is not spread.
+    One rank works on one item: a `distributed_map` inside `work` is not divided again.
     """
     ranks = _ranks.get()
     if ranks is None or ranks.size == 1:
-        for part in parts:
-            yield part, work(part)
+        for item in items:
+            yield item, work(item)
         return
-    own: list[Found] = []
+    own: list[Result] = []
     problem: HeadwayError | None = None
     token = _ranks.set(None)
     try:
-        own += [work(part) for part in parts[ranks.rank :: ranks.size]]
+        own += [work(item) for item in items[ranks.rank :: ranks.size]]
     except HeadwayError as error:
         problem = error
     finally:
         _ranks.reset(token)
-    told = ranks.all_gather((own, problem and str(problem)))
-    for _, reason in told:
+    gathered = ranks.all_gather((own, problem and str(problem)))
+    for _, reason in gathered:
         if reason is not None:
             raise problem or HeadwayError(reason)
-    for index, part in enumerate(parts):
-        yield part, told[index % ranks.size][0][index // ranks.size]
+    for index, item in enumerate(items):
+        yield item, gathered[index % ranks.size][0][index // ranks.size]
+
+
+def map_by_length(
+    items: Sequence[Item],
+    work: Callable[[list[Item]], Sequence[Result]],
+    *,
+    length: Callable[[Item], int],
+    size: int,
+) -> list[Result]:
+    """`work` on batches of up to `size` items of similar length, divided among processes; results in item order."""
+    order = sorted(range(len(items)), key=lambda i: length(items[i]))
+    out = cast(list[Result], [None] * len(items))
+    for batch, results in distributed_map(chunks(order, size), lambda batch: work([items[i] for i in batch])):
+        for index, result in zip(batch, results, strict=True):
+            out[index] = result
+    return out
+
+
+def chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,5 +1,5 @@
-"""`embed`: a text becomes a vector, near the vectors of texts that mean the same. Learned from pairs; the
-other pairs of a batch are what a text is told apart from (InfoNCE, van den Oord et al. 2018; pooled by the mean)."""
+"""`embed`: a vector for a text, close to those of texts with the same meaning. Trained on pairs with in-batch negatives
+(InfoNCE, van den Oord et al. 2018); mean pooling."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from headway.errors import DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.heads import pool
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import distributed_map
-from headway.tasks.task import MAX_OPTION, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
-from headway.tasks.text_pairs import text_encoder, without_head
+from headway.tasks.distributed import map_by_length
+from headway.tasks.task import MAX_OPTION, Example, Task, device_of, ids_array
+from headway.tasks.text_pairs import require_text_encoder, without_head
 
 
 @dataclass
@@ -40,13 +41,13 @@ class Embed(Task):
 
     vocab: int = 8000
     limit: int = 128  # tokens of a text
-    temperature: float = 0.05  # cosines are divided by it
+    temperature: float = 0.05  # divisor of the cosines in the loss
     pooling: Pooling = "mean"  # of the hidden states
     normalize: bool = True  # vectors of length 1
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
-        return {**super().train_defaults(recipe), "batch": 64}  # the more to be told apart from, the better
+        return {**super().train_defaults(recipe), "batch": 64}  # the other pairs of a batch are the negatives
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -67,12 +68,12 @@ class Embed(Task):
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer))
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, encoder.max_length or self.limit)
-        return without_head(encoder)
+    def adapt(self, model: Model) -> Model:
+        require_text_encoder(model, self.name)
+        self.limit = min(self.limit, model.max_length or self.limit)
+        return without_head(model)
 
-    # --- learning
+    # --- training
 
     def ids(self, text: str, *, part: str, where: str) -> list[int]:
         return self._truncated(self.tokenizer.encode(text), self.truncation, part=part, where=where)
@@ -81,14 +82,15 @@ class Embed(Task):
         return [{side: ids_array(self.ids(row.fields[side], part=side, where=row.where)) for side in ("a", "b")}]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        """The first halves, then the second halves. Pairs that share a text are not each other's negatives."""
+        """All `a` texts, then all `b` texts. Pairs with a text in common are not each other's negatives."""
         firsts, seconds = [e["a"] for e in examples], [e["b"] for e in examples]
         texts = [*firsts, *seconds]
-        inputs = without_none(inputs=pad(texts, self.tokenizer.pad_id or 0), padding_mask=padding_mask(texts))
-        return Batch(inputs, {"same": _shared(firsts) | _shared(seconds)}, count=len(examples), where=where)
+        return Batch(
+            self.text_inputs(texts), {"same": _equal(firsts) | _equal(seconds)}, count=len(examples), where=where
+        )
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Each text must find its other half among those of the batch, in both directions."""
+        """Cross-entropy of finding each `b` among those of the batch from its `a`, and the reverse."""
         hidden = model(**batch.inputs).hidden
         first, second = F.normalize(self.pool(hidden, batch.inputs.get("padding_mask")), dim=-1).chunk(2)
         same = batch.targets["same"]
@@ -98,7 +100,7 @@ class Embed(Task):
         forth, back = (F.cross_entropy(side, own, reduction="sum") for side in (scores, scores.T))
         return Loss((forth + back) / 2)
 
-    # --- using
+    # --- inference
 
     def pool(self, hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
         return pool(hidden, padding_mask, self.pooling)
@@ -126,26 +128,23 @@ class Embed(Task):
 
     @torch.no_grad()
     def vectors(self, model: nn.Module, texts: Sequence[str], *, part: str = "text", size: int = 64) -> Tensor:
-        """The sentence embeddings (text, width); texts of similar length share a batch."""
+        """The sentence embeddings (text, width)"""
         ids = self.encode(texts, part=part)
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         device = device_of(model)
 
-        def work(chunk: Sequence[int]) -> Tensor:
-            rows = [ids[i] for i in chunk]
-            inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
-            inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
-            return self.embedding(model(**inputs).hidden, inputs.get("padding_mask")).cpu()
+        def work(batch: Sequence[list[int]]) -> list[Tensor]:
+            inputs = {name: tensor.to(device) for name, tensor in self.text_inputs(batch).items()}
+            return list(self.embedding(model(**inputs).hidden, inputs.get("padding_mask")).cpu())
 
-        found = torch.cat([vectors for _, vectors in distributed_map(batches(order, size), work)])
-        return found[torch.as_tensor(np.argsort(order))].to(device)
+        return torch.stack(map_by_length(ids, work, length=len, size=size)).to(device)
 
     def parse_input(self, text: str) -> Any:
-        """A text, or {"a": …, "b": …} for the likeness of two."""
+        """A text, or {"a": …, "b": …} for the similarity of two."""
         return super().parse_input(text) if text.lstrip().startswith("{") else text
 
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """A text gives its vector, a pair of texts its cosine."""
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The vector of a text; the cosine similarity of a pair of texts."""
+        self.refuse_options(options, "size")
         given = [_texts(value, number) for number, value in enumerate(inputs, 1)]
         if not given:
             return []
@@ -153,12 +152,12 @@ class Embed(Task):
         return [next(found).tolist() if len(texts) == 1 else _cosine(next(found), next(found)) for texts in given]
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
-        """Each `a` looks for its `b` among all of them. A tie is a miss, and pairs that share a text are left out of
-        each other's search. `chance` is the accuracy of a guess."""
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """Retrieval of each `b` from its `a` among all pairs. A tie is a miss, and pairs with a text in common are not
+        candidates for each other. `chance` is the accuracy of a random choice."""
         rows = list(rows)
         if not rows:
-            raise DataError("embed: there are no pairs to evaluate on")
+            raise DataError("task embed: there are no pairs to evaluate on")
         sides = [[row.fields[side] for row in rows] for side in ("a", "b")]
         first, second = (
             F.normalize(self.vectors(model, texts, part=side), dim=-1) for texts, side in zip(sides, "ab", strict=True)
@@ -184,7 +183,7 @@ class Embed(Task):
         return {"a": self.limit, "b": self.limit}
 
 
-def _shared(texts: Sequence[np.ndarray]) -> Tensor:
+def _equal(texts: Sequence[np.ndarray]) -> Tensor:
     """(text, text), True where two are equal."""
     group = _numbered([text.tobytes() for text in texts])
     return group[:, None] == group
@@ -201,7 +200,7 @@ def _texts(value: Any, number: int) -> list[str]:
         return [value]
     pair = [value.get("a"), value.get("b")] if isinstance(value, Mapping) else value
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        raise InputError(f"input {number}: embed takes a text, or two texts to compare (a and b)")
+        raise InputError(f"input {number}: task embed takes a text, or two texts to compare (a and b)")
     return list(pair)
 
 

@@ -1,6 +1,6 @@
-"""Tags as entities, and their score, in the CoNLL shared task's reading (conlleval; seqeval's default).
+"""Entities from tags, and their scores, as in the CoNLL shared task (conlleval; seqeval's default mode).
 
-An entity goes on while I- or E- follows B- or I- of its own type; any other tag but O begins one. So a stray I- is
+An entity continues while I- or E- follows B- or I- of the same type; any other tag but O starts one. A stray I- is
 an entity, not an error. A tag without a prefix (a part of speech) is an entity of one word.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PREFIXED = re.compile(r"([BIES])(?:-(.*))?", re.DOTALL)
-AT_START = {"I": "B", "E": "S"}  # what a tag inside an entity is when it begins one
+AT_START = {"I": "B", "E": "S"}  # the tag that starts an entity, for one that continues it
 
 
 class Entity(NamedTuple):
@@ -22,7 +22,7 @@ class Entity(NamedTuple):
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     found: list[Entity] = []
-    open_type: str | None = None  # of the entity that the next word may go on with
+    open_type: str | None = None  # type of the entity that the next word may continue
     for at, tag in enumerate(tags):
         prefix, kind = _parts(tag)
         if prefix == "O":
@@ -37,7 +37,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def repaired(tags: Sequence[str]) -> list[str]:
-    """The same entities, each with a beginning: I- becomes B- where it begins one."""
+    """The same entities, each with a proper first tag: I- becomes B- where it starts an entity."""
     out = list(tags)
     for entity in entities(tags):
         matched = PREFIXED.fullmatch(out[entity.start])
@@ -47,7 +47,7 @@ def repaired(tags: Sequence[str]) -> list[str]:
 
 
 def entity_scores(found: Iterable[Sequence[str]], wanted: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Micro-averaged over all sentences: an entity is right when its type and both ends are."""
+    """Micro-averaged over all sentences; an entity is correct when its type and both ends are."""
     right = proposed = there = 0
     for one, other in zip(found, wanted, strict=True):
         ours, theirs = set(entities(one)), set(entities(other))
@@ -60,7 +60,7 @@ def entity_scores(found: Iterable[Sequence[str]], wanted: Iterable[Sequence[str]
 
 
 def all_tags(tags: Iterable[str]) -> list[str]:
-    """In order, with the B- and I- of every type that has one of them: a rare I- may first be met in a test."""
+    """Sorted, with both B- and I- of every type: a rare I- may not occur in the training data."""
     known = set(tags)
     for tag in list(known):
         if tag[:2] in ("B-", "I-"):

@@ -1,4 +1,4 @@
-"""`fill`: the words behind [MASK], and whether one sentence follows another: BERT's pre-training."""
+"""`fill`: masked language modelling and next sentence prediction (BERT, Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from headway.models.config import (
     PoolerConfig,
     TransformConfig,
 )
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import distributed_map
+from headway.tasks.distributed import chunks, distributed_map, map_by_length
 from headway.tasks.masking import Masking
-from headway.tasks.task import IGNORE, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
-from headway.tasks.text_pairs import Frame, text_encoder
+from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.text_pairs import Frame, require_text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
 SENTENCE_END = re.compile(r"\n+|(?<=[.?!…])\s+|(?<=[。？！])")
@@ -51,20 +52,20 @@ class Fill(Task):
 
     vocab: int = 8000
     lowercase: bool = False
-    limit: int = 128  # tokens of an input, both sentences and what is around them
+    limit: int = 128  # tokens of an input: both sentences and the special tokens
     next_sentence: bool = True
-    whole_words: bool = False  # choose words, not pieces of them
+    whole_words: bool = False  # whole word masking
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._elsewhere: list[list[int]] = []  # the pieces of the document before
+        self._previous: list[list[int]] = []  # spans of the previous document
         if self.tokenizer is not None:
-            self._know(self.tokenizer)
+            self._use_tokenizer(self.tokenizer)
 
-    def _know(self, tokenizer: Tokenizer) -> None:
+    def _use_tokenizer(self, tokenizer: Tokenizer) -> None:
         if tokenizer.mask_id is None:
             raise ConfigError(
-                "fill: the tokenizer has no mask token; start from a model that has one (BERT, RoBERTa, …)"
+                "task fill: the tokenizer has no mask token; start from a model that has one (BERT, RoBERTa, …)"
             )
         self.tokenizer, self.frame = tokenizer, Frame.of(tokenizer)
         self.masking = Masking.of(tokenizer, whole_words=self.whole_words)
@@ -74,55 +75,51 @@ class Fill(Task):
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields["text"] for row in rows())
-            task._know(Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase))
+            task._use_tokenizer(Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase))
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         bare = recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 if self.next_sentence else 0)
         return replace(bare, head=self._head(bare))
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        """A model that was pre-trained without next sentences goes on without them."""
-        encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, encoder.max_length or self.limit)
-        head = encoder.config.head
-        if isinstance(head, LanguageHeadConfig):
-            self.next_sentence = False
-            return encoder
-        if isinstance(head, PoolerConfig) and head.language is not None:
-            self.next_sentence = self.next_sentence and head.next_sentence
-            return encoder
-        return with_head(encoder, self._head(encoder.config))
+    def adapt(self, model: Model) -> Model:
+        """A model that was pre-trained without next sentence prediction continues without it."""
+        require_text_encoder(model, self.name)
+        self.limit = min(self.limit, model.max_length or self.limit)
+        if not model.has_language_head:
+            return with_head(model, self._head(model.config))
+        self.next_sentence = self.next_sentence and model.head_kind == "pooler" and model.config.head.next_sentence
+        return model
 
     def _head(self, config: EncoderConfig) -> HeadConfig:
         language = LanguageHeadConfig(tied=True, bias=True, transform=TransformConfig("gelu", config.stack.block.norm))
         return PoolerConfig(next_sentence=True, language=language) if self.next_sentence else language
 
-    # --- learning
+    # --- training
 
     def examples(self, row: Row) -> list[Example]:
-        """A piece of the document (as many whole sentences as fit), the piece after it and one from elsewhere: a random
-        one of the document before, or of this one if it is the first."""
-        pieces = self.pieces(row)
+        """A span of the document (as many whole sentences as fit), the next span, and a random one of the previous
+        document (of this one, if it is the first)."""
+        spans = self.spans(row)
         none = ids_array([])
         if not self.next_sentence:
-            return [{"first": ids_array(piece), "next": none, "other": none} for piece in pieces]
-        chance = np.random.default_rng(digest(row, fields=["text"]))
+            return [{"first": ids_array(span), "next": none, "other": none} for span in spans]
+        rng = np.random.default_rng(digest(row, fields=["text"]))
         out = []
-        for number, piece in enumerate(pieces):
+        for number, span in enumerate(spans):
             near = (number, number + 1)
-            others = self._elsewhere or [other for i, other in enumerate(pieces) if i not in near]
-            example = {"first": ids_array(piece), "next": none, "other": none}
-            if number + 1 < len(pieces) and others:
-                example["next"] = ids_array(pieces[number + 1])
-                example["other"] = ids_array(others[chance.integers(len(others))])
+            others = self._previous or [other for i, other in enumerate(spans) if i not in near]
+            example = {"first": ids_array(span), "next": none, "other": none}
+            if number + 1 < len(spans) and others:
+                example["next"] = ids_array(spans[number + 1])
+                example["other"] = ids_array(others[rng.integers(len(others))])
             out.append(example)
-        self._elsewhere = pieces or self._elsewhere
+        self._previous = spans or self._previous
         return out
 
-    def pieces(self, row: Row) -> list[list[int]]:
-        """The document's tokens in runs of whole sentences, two of which fit an input (one without next sentences).
-        Only a sentence that is too long for itself is cut in two, and nothing is lost."""
+    def spans(self, row: Row) -> list[list[int]]:
+        """The document's tokens in spans of whole sentences, two of which fit an input (one without next sentence
+        prediction). Only a sentence over the limit is divided, and nothing is dropped."""
         one, two = self.frame.cost
         most = (self.limit - two) // 2 if self.next_sentence else self.limit - one
         out: list[list[int]] = []
@@ -137,32 +134,32 @@ class Fill(Task):
         return len(example["first"]) + max(len(example["next"]), len(example["other"]))
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        """Which tokens are hidden, and whether the second piece is the next one, is drawn anew for every seed."""
+        """Which tokens are masked, and whether the second span is the next one, is drawn for every seed."""
         shown, wanted, segments, follows = [], [], [], []
         for example, seed in zip(examples, seeds, strict=True):
-            chance = np.random.default_rng(seed)
-            label = int(chance.integers(2))
+            rng = np.random.default_rng(seed)
+            label = int(rng.integers(2))
             second = example["next"] if label == IS_NEXT else example["other"]
             joined, kinds = self.frame.join(example["first"], second)
             ids = np.asarray(joined)
-            chosen = self.masking.choose(ids, chance)
-            shown.append(self.masking.hide(ids, chosen, chance))
+            chosen = self.masking.choose(ids, rng)
+            shown.append(self.masking.apply(ids, chosen, rng))
             wanted.append(np.where(chosen, ids, IGNORE))
             segments.append(kinds)
             follows.append(label if len(second) else IGNORE)
         targets = {"ids": pad(wanted, IGNORE)}  # (batch, length)
-        inputs = without_none(inputs=pad(shown, self.tokenizer.pad_id or 0), padding_mask=padding_mask(shown))
+        inputs = self.text_inputs(shown)
         if self.next_sentence:
             inputs["segments"] = pad(segments, 0)
             targets["next_sentence"] = torch.tensor(follows)
-        hidden = (targets["ids"].flatten() != IGNORE).nonzero()[:, 0]
-        inputs["logit_positions"] = hidden  # logits are computed for the hidden tokens only
-        return Batch(inputs, targets, count=len(hidden), where=where)
+        masked = (targets["ids"].flatten() != IGNORE).nonzero()[:, 0]
+        inputs["logit_positions"] = masked  # logits are computed for the masked tokens only
+        return Batch(inputs, targets, count=len(masked), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Mean over hidden tokens, plus mean over pairs. A pair weighs as many as it has hidden tokens, so that the sum
-        is the same however the batch is split."""
-        output, wanted = model(**batch.inputs), hidden_tokens(batch)
+        """Mean over masked tokens, plus mean over pairs. A pair is weighted by its masked tokens, so that the sum does
+        not depend on how the batch is split."""
+        output, wanted = model(**batch.inputs), masked_tokens(batch)
         masked = F.cross_entropy(output.logits, wanted, reduction="sum")
         if "next_sentence" not in batch.targets:
             return Loss(masked)
@@ -171,57 +168,50 @@ class Fill(Task):
         follows = (each * (batch.targets["ids"] != IGNORE).sum(1)).sum()
         return Loss(masked + follows, {"masked": masked, "next_sentence": follows})
 
-    # --- using
+    # --- inference
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The likeliest tokens behind the text's mask, `top` of them; a list for each mask where there are several."""
-        top = options.pop("top", 5)
-        if options:
-            raise InputError(f"fill has no option {next(iter(options))!r}; known: top")
-        asked = [self.asked(text, number) for number, text in enumerate(inputs, 1)]
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The `top` most probable tokens for the mask of the text; a list for each mask where there are several."""
+        self.refuse_options(options, "top")
         special = torch.from_numpy(self.masking.special).to(device_of(model))
-        order = sorted(range(len(asked)), key=lambda i: len(asked[i]))
-        out: list[Any] = [None] * len(asked)
-        for chunk in batches(order, 32):
-            rows = [asked[i] for i in chunk]
-            batch = Batch(
-                without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows)),
-                {},
-                count=0,
-                where=[],
-            )
-            logits = model(**batch.to(special.device).inputs).logits
-            for row, index in enumerate(chunk):
-                at = np.flatnonzero(np.asarray(asked[index]) == self.tokenizer.mask_id)
-                odds = logits[row, at].float().masked_fill(special, -torch.inf).softmax(-1)  # (mask, vocabulary)
-                found = odds.topk(min(top, int((~special).sum())), dim=-1)
-                lists = [
-                    self._fillings(inputs[index], number, found.indices[number], found.values[number])
-                    for number in range(len(at))
-                ]
-                out[index] = lists[0] if len(lists) == 1 else lists
-        return out
+        count = min(options.get("top", 5), int((~special).sum()))
+        pairs = [(text, self.masked_ids(text, number)) for number, text in enumerate(inputs, 1)]
+
+        def work(batch: Sequence[tuple[str, list[int]]]) -> list[Any]:
+            inputs = {
+                name: tensor.to(special.device) for name, tensor in self.text_inputs([ids for _, ids in batch]).items()
+            }
+            out = []
+            for (text, ids), logits in zip(batch, model(**inputs).logits, strict=True):
+                at = np.flatnonzero(np.asarray(ids) == self.tokenizer.mask_id)
+                probabilities = logits[at].float().masked_fill(special, -torch.inf).softmax(-1)  # (mask, vocabulary)
+                best = probabilities.topk(count, dim=-1)
+                lists = [self._filled(text, i, best.indices[i], best.values[i]) for i in range(len(at))]
+                out.append(lists[0] if len(lists) == 1 else lists)
+            return out
+
+        return map_by_length(pairs, work, length=lambda pair: len(pair[1]), size=32)
 
     @property
     def mask(self) -> str:
         return self.tokenizer.roles["mask"]
 
-    def asked(self, text: Any, number: int) -> list[int]:
-        """Only the mask is read as a token; others that are typed are plain text."""
+    def masked_ids(self, text: Any, number: int) -> list[int]:
+        """The token ids of a text with masks; other special tokens in it are read as plain text."""
         if not isinstance(text, str) or self.mask not in text:
-            raise InputError(f"input {number}: fill takes a text with {self.mask} in it, where a word is to be found")
+            raise InputError(f"input {number}: task fill takes a text with {self.mask} where a word is to be predicted")
         *before, last = text.split(self.mask)
         ids: list[int] = []
         for part in before:
             ids += [*self.tokenizer.encode(part.rstrip(), special=False), self.masking.mask_id]
-        asked, _ = self.frame.join([*ids, *self.tokenizer.encode(last, special=False)])
-        if len(asked) > self.limit:
-            raise InputError(f"input {number}: {len(asked)} tokens; the model takes {self.limit}: shorten the text")
-        return asked
+        out, _ = self.frame.join([*ids, *self.tokenizer.encode(last, special=False)])
+        if len(out) > self.limit:
+            raise InputError(f"input {number}: {len(out)} tokens; the model takes {self.limit}: shorten the text")
+        return out
 
-    def _fillings(self, text: str, number: int, ids: Tensor, scores: Tensor) -> list[dict[str, Any]]:
-        """The text with its mask `number` filled."""
+    def _filled(self, text: str, number: int, ids: Tensor, scores: Tensor) -> list[dict[str, Any]]:
+        """The text with each token in place of its mask `number`."""
         parts = text.split(self.mask)
         before, after = self.mask.join(parts[: number + 1]), self.mask.join(parts[number + 1 :])
         out = []
@@ -233,19 +223,19 @@ class Fill(Task):
         return out
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
-        """Always the same tokens hidden. `unigram` is what the best guess from their frequencies alone would lose."""
-        fresh = replace(self)  # what came before plays no part
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """The same tokens are masked in every call. `unigram` is the loss of predicting by token frequency alone."""
+        fresh = replace(self)  # without the spans of a previous document
         examples = [example for row in rows for example in fresh.examples(row)]
         if not examples:
-            raise DataError("fill: there is no text to evaluate on")
+            raise DataError("task fill: there is no text to evaluate on")
         order = sorted(range(len(examples)), key=lambda i: self.length(examples[i]))
 
         def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
             batch = batch.to(device_of(model))
-            output, wanted = model(**batch.inputs), hidden_tokens(batch)
-            logits = output.logits.float()  # (hidden token, vocabulary)
+            output, wanted = model(**batch.inputs), masked_tokens(batch)
+            logits = output.logits.float()  # (masked token, vocabulary)
             lost = float(F.cross_entropy(logits, wanted, reduction="sum"))
             numbers = [lost, int((logits.argmax(-1) == wanted).sum()), 0, 0]
             if self.next_sentence:
@@ -254,7 +244,7 @@ class Fill(Task):
             return numbers, np.bincount(wanted.cpu().numpy(), minlength=len(self.tokenizer))
 
         sums, counts = np.zeros(4), np.zeros(len(self.tokenizer), dtype=np.int64)
-        for _, (numbers, seen) in distributed_map(batches(order, 32), work):
+        for _, (numbers, seen) in distributed_map(chunks(order, 32), work):
             sums += numbers
             counts += seen
         lost, right, pairs, followed = sums.tolist()
@@ -268,12 +258,12 @@ class Fill(Task):
 
 
 def _sentences(row: Row) -> Iterator[str]:
-    """Given ones, or the text's: a line's end ends a sentence, as do a point and a space."""
+    """Those given, or those of the text: a sentence ends at a line end, or at a full stop and a space."""
     for sentence in row.fields.get("sentences") or SENTENCE_END.split(row.fields["text"]):
         if sentence.strip():
             yield sentence
 
 
-def hidden_tokens(batch: Batch) -> Tensor:
+def masked_tokens(batch: Batch) -> Tensor:
     """The right token at each of the batch's logit positions, (n)."""
     return batch.targets["ids"].flatten().index_select(0, batch.inputs["logit_positions"])

@@ -1,4 +1,4 @@
-"""`generate`: the next token, again and again (GPT-like). Trains on running text; answers by going on."""
+"""`generate`: language modelling with a decoder (GPT). Trained on running text; predicts the continuation of a text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.generation import tokens_left
 from headway.models import recipes
-from headway.models.config import LanguageHeadConfig, ModelConfig
-from headway.models.decoder import Decoder
+from headway.models.config import ModelConfig
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
-from headway.tasks.generation import APART, settings_of, write
+from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
 from headway.tasks.task import Example, Task, device_of, ids_array
 
 
@@ -43,7 +43,7 @@ class Generate(Task):
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096
     context: int = 256
-    wrapped: bool = False  # prompts begin as the tokenizer begins a text (with <s>); text trained on here does not
+    wrapped: bool = False  # prompts get the tokenizer's special tokens (<s>); the training text does not
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -51,24 +51,23 @@ class Generate(Task):
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
-        settings = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
             texts = (row.fields["text"] for row in rows())
-            settings.tokenizer = Tokenizer.train(texts, kind=settings.kind, size=settings.vocab)
-        return settings
+            task.tokenizer = Tokenizer.train(texts, kind=task.kind, size=task.vocab)
+        return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         return recipes.decoder(size, recipe, vocab=len(self.tokenizer), context=self.context)
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        if not isinstance(model, Decoder) or not isinstance(model.config.head, LanguageHeadConfig):
-            raise ConfigError("generate starts from a decoder with a language-model head (GPT-2, LLaMA, …)")
-        if model.config.context is not None:
-            self.context = min(self.context, model.config.context)
+    def adapt(self, model: Model) -> Model:
+        if not model.generates or model.reads_source:
+            raise ConfigError("task generate starts from a decoder with a language-model head (GPT-2, LLaMA, …)")
+        self.context = min(self.context, model.max_context or self.context)
         return model
 
     def examples(self, row: Row) -> list[Example]:
-        """Pieces of running text follow each other; a row of a table is a document of its own and ends with </s>."""
+        """Parts of running text are concatenated; a row of a table is a document and ends with </s>."""
         ids = self.ids_of(row)
         return [{"ids": ids_array(ids)}] if ids else []
 
@@ -79,9 +78,9 @@ class Generate(Task):
     def example_count(self, examples: list[Example]) -> float:
         return sum(len(example["ids"]) for example in examples) / self.context
 
-    def sample(self, examples: list[Example], most: int) -> list[Example]:
+    def sample(self, examples: list[Example], count: int) -> list[Example]:
         ids = np.concatenate([example["ids"] for example in examples])
-        return [{"ids": window} for window in np.resize(ids, (min(most, 8), self.context + 1))]
+        return [{"ids": window} for window in np.resize(ids, (min(count, 8), self.context + 1))]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])
@@ -92,21 +91,20 @@ class Generate(Task):
         logits = model(**batch.inputs).logits
         return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The continuation of each text, sampled unless beams are asked for. Unless told how much to write, as much as
-        still fits, up to 100 tokens (500 where a constraint says when it is enough)."""
-        assert isinstance(model, Decoder)
-        apart = {name: options.pop(name) for name in APART if name in options}
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The continuation of each text, sampled unless `beams` is given. max_new_tokens is by default what fits the
+        context, up to 100 tokens (500 under a constraint)."""
+        call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
         prompts = [self.prompt(text) for text in inputs]
-        most = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
+        limit = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window":
-            most = max(1, min(most, tokens_left(self.context, max(map(len, prompts), default=0))))
-        own: dict[str, Any] = {"max_new_tokens": most, "temperature": 0.8, "top_p": 0.95}
+            limit = max(1, min(limit, tokens_left(self.context, max(map(len, prompts), default=0))))
+        own: dict[str, Any] = {"max_new_tokens": limit, "temperature": 0.8, "top_p": 0.95}
         if self.tokenizer.eos_id is not None:
             own["eos_ids"] = (self.tokenizer.eos_id,)
         options = self.generation_defaults.resolve(own, options, max_context=model.max_context)
-        settings = settings_of(options, self.tokenizer)
-        return write(model, prompts, settings, tokenizer=self.tokenizer, **apart)
+        settings = settings_from(options, self.tokenizer)
+        return generate_texts(model, prompts, settings, tokenizer=self.tokenizer, **call)
 
     def prompt(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, special=self.wrapped)
@@ -114,8 +112,8 @@ class Generate(Task):
         return ids or [bos if bos is not None else 0]
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
-        """Over the whole text, in windows of the context length: nats a token, perplexity, bits a byte."""
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """Over the whole text in windows of the context length: loss (nats per token), perplexity, bits per byte."""
         ids: list[int] = []
         size = 0
         for row in rows:
@@ -132,7 +130,7 @@ class Generate(Task):
 
     @torch.no_grad()
     def text_loss(self, model: nn.Module, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:
-        """(summed loss, predictions): every token but the first is predicted once, from its own window."""
+        """(summed loss, number of predictions): every token but the first is predicted once, within its window."""
 
         def work(block: Tensor) -> float:
             logits = model(block[:, :-1]).logits

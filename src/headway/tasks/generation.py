@@ -1,4 +1,4 @@
-"""What the tasks that write have in common: how they are told to, and how they answer."""
+"""What the tasks that generate text share: settings from options, and the form of the predictions."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from typing import Any, cast
 
 from torch import nn
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, did_you_mean
 from headway.generation import GenerationSettings, Hypothesis, Token
 from headway.generation import generate as search
 from headway.generation.prefill import Prefixes
 from headway.generation.search import Sources
 from headway.preprocess.text import Tokenizer
 
-APART = ("on_text", "details", "prefixes")  # options that are not settings
+CALL_OPTIONS = ("on_text", "details", "prefixes")  # options of a call that are not settings
 SETTINGS = {f.name for f in dataclasses.fields(GenerationSettings)}
 
 
-def settings_of(options: dict[str, Any], tokenizer: Tokenizer) -> GenerationSettings:
-    """From options as a person gives them: `prefix` may be a text."""
-    unknown = [name for name in options if name not in SETTINGS]
-    if unknown:
-        raise ConfigError(f"generation has no option {unknown[0]!r}; known: {', '.join(sorted(SETTINGS))}")
+def settings_from(options: dict[str, Any], tokenizer: Tokenizer) -> GenerationSettings:
+    """Settings from the options of a call, where `prefix` may be a text."""
+    for name in options:
+        if name not in SETTINGS:
+            hint = did_you_mean(name, SETTINGS, otherwise=f"known: {', '.join(sorted(SETTINGS))}")
+            raise ConfigError(f"generation has no option {name!r}; {hint}")
     prefix = options.get("prefix")
     if isinstance(prefix, str):
         options = {**options, "prefix": tokenizer.encode(prefix, special=False)}
     return GenerationSettings(**options)
 
 
-def write(
+def generate_texts(
     model: nn.Module,
     prompts: Sequence[Sequence[int]],
     settings: GenerationSettings,
@@ -41,32 +42,32 @@ def write(
     details: bool = False,
     prefixes: Prefixes | None = None,
 ) -> list[Any]:
-    """A text for each prompt, or a list of them when several are asked for; with `details`, what is known of each.
-    `on_text` hears the first answer to the first prompt as it is written, or as a whole when beams choose it;
-    `prefixes` remember what a single prompt began with."""
+    """A text for each prompt, or a list of texts if `settings.n` is above 1; with `details`, dicts (see `details_of`).
+    `on_text` receives the first text of the first prompt in pieces, or as a whole under beam search; `prefixes` caches
+    the state of a single prompt."""
 
-    def hear(token: Token) -> None:
+    def receive(token: Token) -> None:
         if token.request == 0 and token.sample == 0:
             on_text(token.text)
 
-    heard = hear if on_text is not None and settings.beams == 1 else None
+    on_token = receive if on_text is not None and settings.beams == 1 else None
     found = search(
         cast(Any, model),
         prompts,
         settings,
         sources=sources,
         tokenizer=tokenizer,
-        on_token=heard,
+        on_token=on_token,
         prefixes=prefixes,
     )
-    if on_text is not None and heard is None:
+    if on_text is not None and on_token is None:
         on_text(found[0][0].text)
-    told = [[told_of(each, tokenizer) if details else each.text for each in answers] for answers in found]
-    return told if settings.n > 1 else [answers[0] for answers in told]
+    texts = [[details_of(each, tokenizer) if details else each.text for each in answers] for answers in found]
+    return texts if settings.n > 1 else [answers[0] for answers in texts]
 
 
-def told_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
-    """An answer with how it ended, its score, whether it fits a constraint, and its tokens when those are asked for."""
+def details_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
+    """A text with how it ended, its score, whether it matches the constraint, and its tokens under `logprobs`."""
     out: dict[str, Any] = {
         "text": hypothesis.text,
         "finished_by": hypothesis.finished_by,

@@ -1,5 +1,5 @@
-"""BERT's masking (Devlin et al. 2019): of the tokens, 15% are chosen to be predicted; of those, 80% are
-shown as [MASK], 10% as a random token and 10% as they are, so that every token has to be understood."""
+"""BERT's masking (Devlin et al. 2019): 15% of the tokens are predicted; of those, 80% are replaced by [MASK], 10% by a
+random token, and 10% are left unchanged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 @dataclass(frozen=True)
 class Masking:
     mask_id: int
-    special: np.ndarray  # (vocabulary,), True: never chosen, and never put in another token's place
-    continues: np.ndarray  # (vocabulary,), True: goes on with the word before it
+    special: np.ndarray  # (vocabulary,), True: never masked, and never a random replacement
+    continues: np.ndarray  # (vocabulary,), True: continues the word of the token before
     whole_words: bool
 
     @classmethod
@@ -26,32 +26,32 @@ class Masking:
         special[sorted(tokenizer.special_ids)] = True
         return cls(tokenizer.mask_id, special, _continues(tokenizer), whole_words)
 
-    def choose(self, ids: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-        """(length,), True where a token is to be predicted: 15% on average, and at least one if any can be."""
+    def choose(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(length,), True where a token is predicted: 15% on average, and at least one if any can be."""
         free = np.flatnonzero(~self.special[ids])
         chosen = np.zeros(len(ids), dtype=bool)
         if not len(free):
             return chosen
-        wanted = max(1, int(CHOSEN * len(free) + chance.random()))
+        wanted = max(1, int(CHOSEN * len(free) + rng.random()))
         starts = ~self.continues[ids[free]] if self.whole_words else np.ones(len(free), dtype=bool)
         starts[0] = True
-        word = np.cumsum(starts) - 1  # (free,), the word each token is of
-        order = chance.permutation(int(word[-1]) + 1)
+        word = np.cumsum(starts) - 1  # (free,), the word of each token
+        order = rng.permutation(int(word[-1]) + 1)
         covered = np.cumsum(np.bincount(word)[order])
         taken = order[: max(1, int(np.searchsorted(covered, wanted, side="right")))]
         chosen[free[np.isin(word, taken)]] = True
         return chosen
 
-    def hide(self, ids: np.ndarray, chosen: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-        """What the model is shown in place of `ids`."""
-        lot = chance.random(len(ids))
-        random = chance.choice(np.flatnonzero(~self.special), size=len(ids))
-        shown = np.where(lot < MASKED, self.mask_id, np.where(lot < MASKED + RANDOM, random, ids))
+    def apply(self, ids: np.ndarray, chosen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """`ids` with the chosen tokens replaced."""
+        draw = rng.random(len(ids))
+        random = rng.choice(np.flatnonzero(~self.special), size=len(ids))
+        shown = np.where(draw < MASKED, self.mask_id, np.where(draw < MASKED + RANDOM, random, ids))
         return np.where(chosen, shown, ids)
 
 
 def _continues(tokenizer: Tokenizer) -> np.ndarray:
-    """Pieces inside a word: marked by ## (WordPiece), or by the space they lack where spaces are part of pieces."""
+    """Tokens inside a word: those with ## (WordPiece), or without a leading space where tokens include spaces."""
     pieces = tokenizer.tokens(range(len(tokenizer)))
     marked = np.array([piece.startswith("##") and len(piece) > 2 for piece in pieces])
     spaced = np.array([piece[:1].isspace() for piece in pieces])

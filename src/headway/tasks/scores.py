@@ -1,4 +1,4 @@
-"""Scores by the field's own libraries, with the signature that makes them comparable."""
+"""BLEU, chrF and ROUGE by the standard libraries, with the signature that makes them comparable."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def translation(found: Sequence[str], references: Sequence[Sequence[str]]) -> di
 
 
 def rouge(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """ROUGE-1, -2 and -L: mean F1 from 0 to 1, without stemming, the best over a text's references. Words are runs of
-    letters and digits of any alphabet; on English text that is Lin's own rule."""
+    """ROUGE-1, -2 and -L: mean F1 from 0 to 1, without stemming, the best over a text's references. Words are runs
+    of letters and digits of any script; on English text that is Lin's rule."""
     from torchmetrics.functional.text import rouge_score
 
     kinds = ("rouge1", "rouge2", "rougeL")

@@ -1,5 +1,5 @@
-"""Questions read through windows: where an answer's characters are among tokens, and from start and end
-scores the best spans. All spans at once: no loop over tokens."""
+"""Spans of question answering: from characters to tokens of a window and back, and the best spans by start and end
+scores, computed for all spans at once."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from torch import Tensor
 
 from headway.tasks.task import Example, ids_array
 
-NOWHERE = (0, 0)  # [CLS] as start and end: not in this window
+NOWHERE = (0, 0)  # [CLS] as start and end: the answer is not in this window
 
 
 @dataclass(frozen=True)
 class Window:
-    """One reading of a question and a stretch of its context."""
+    """A question with one window of its context."""
 
     ids: list[int]
     segments: list[int]
-    context: tuple[int, int]  # its tokens, from … to before
-    offsets: list[tuple[int, int]]  # characters of each context token
+    context: tuple[int, int]  # [first, end) of its tokens
+    offsets: list[tuple[int, int]]  # [start, end) of each context token in characters
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The characters [start, end) as first and last token; NOWHERE unless all of them are in this window."""
+        """First and last token of the characters [start, end); NOWHERE unless all of them are in this window."""
         touched = [i for i, (first, last) in enumerate(self.offsets) if first < end and last > start]
         if not touched or start < self.offsets[0][0] or end > self.offsets[-1][1]:
             return NOWHERE
         return self.context[0] + touched[0], self.context[0] + touched[-1]
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
-        """The inverse: tokens from first to last as characters [start, end)."""
+        """The inverse of `span`: [start, end) in characters of the tokens from first to last."""
         return self.offsets[first - self.context[0]][0], self.offsets[last - self.context[0]][1]
 
     def example(self, span: tuple[int, int] = NOWHERE) -> Example:
@@ -45,7 +45,7 @@ class Spans(NamedTuple):
     score: Tensor  # (row, n), best first; −∞ where a row has fewer
     first: Tensor  # (row, n), tokens
     last: Tensor  # (row, n)
-    null: Tensor  # (row,), of token 0 as start and end
+    null: Tensor  # (row,), score of token 0 as start and end
     total: Tensor  # (row,), log Σ exp over every span and `null`
 
     def row(self, index: int) -> Spans:
@@ -56,9 +56,9 @@ class Spans(NamedTuple):
 
 
 def best_spans(logits: Tensor, *, longest: int, n: int) -> Spans:
-    """`logits` is (row, length, start or end), −∞ where no span may begin or end. Token 0 stands for no span at all."""
+    """`logits` is (row, length, start or end), −∞ where no span may start or end. Token 0 means no span."""
     start, end = logits[:, 1:].unbind(-1)  # (row, length - 1)
-    ends = F.pad(end, (0, longest - 1), value=-torch.inf).unfold(1, longest, 1)  # (row, start, tokens further on)
+    ends = F.pad(end, (0, longest - 1), value=-torch.inf).unfold(1, longest, 1)  # (row, start, length - 1)
     scores = (start[:, :, None] + ends).flatten(1)
     found = scores.topk(min(n, scores.shape[1]), dim=1)
     first, null = found.indices // longest + 1, logits[:, 0].sum(-1)
@@ -66,37 +66,37 @@ def best_spans(logits: Tensor, *, longest: int, n: int) -> Spans:
     return Spans(found.values, first, first + found.indices % longest, null, total)
 
 
-class Said(NamedTuple):
+class Scored(NamedTuple):
     score: float
-    probability: float  # among all spans of the window that said so, and "no answer"
+    probability: float  # among all spans of the window, and "no answer"
 
 
-NOTHING = Said(math.inf, 1.0)
+NOTHING = Scored(math.inf, 1.0)
 
 
 @dataclass
 class Reading:
-    """What the windows over one context have said so far: the best of what was said of the same characters."""
+    """The spans found in the windows of one context: for the same characters, the best score counts."""
 
     context: str
-    spans: dict[tuple[int, int], Said] = field(default_factory=dict)
-    null: Said = NOTHING  # the answer may be in any window, so the least "not here" counts
+    spans: dict[tuple[int, int], Scored] = field(default_factory=dict)
+    null: Scored = NOTHING  # "no answer": the lowest score of any window counts
 
     def add(self, window: Window, found: Spans) -> None:
-        def said(score: float) -> Said:
-            return Said(score, math.exp(score - float(found.total)))
+        def scored(score: float) -> Scored:
+            return Scored(score, math.exp(score - float(found.total)))
 
-        self.null = min(self.null, said(float(found.null)))
+        self.null = min(self.null, scored(float(found.null)))
         for score, first, last in zip(found.score.tolist(), found.first.tolist(), found.last.tolist(), strict=True):
             if score > -math.inf:
                 place = window.characters(first, last)
-                self.spans[place] = max(said(score), self.spans.get(place, said(-math.inf)))
+                self.spans[place] = max(scored(score), self.spans.get(place, scored(-math.inf)))
 
     def answers(self, *, null_threshold: float) -> list[dict[str, Any]]:
         """Best first, "no answer" before the spans that it beats by more than the threshold."""
         ranked = sorted(self.spans.items(), key=lambda item: item[1], reverse=True)
-        place = sum(said.score >= self.null.score - null_threshold for _, said in ranked)
+        place = sum(each.score >= self.null.score - null_threshold for _, each in ranked)
         return [
-            {"answer": self.context[start:end], "score": said.probability, "start": start, "end": end}
-            for (start, end), said in [*ranked[:place], (NOWHERE, self.null), *ranked[place:]]
+            {"answer": self.context[start:end], "score": each.probability, "start": start, "end": end}
+            for (start, end), each in [*ranked[:place], (NOWHERE, self.null), *ranked[place:]]
         ]

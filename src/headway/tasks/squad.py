@@ -1,5 +1,5 @@
-"""SQuAD's exact match and F1 (Rajpurkar et al. 2016, 2018): words compared without case, punctuation and
-articles, the best over all references; what cannot be answered is right only when nothing is answered."""
+"""Exact match and F1 of SQuAD (Rajpurkar et al. 2016, 2018): words without case, punctuation and articles, the best
+over all references; for an unanswerable question only an empty answer is correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def exact(found: str, reference: str) -> float:
 
 
 def f1(found: str, reference: str) -> float:
-    """Harmonic mean of precision and recall over words; nothing equals only nothing."""
+    """Harmonic mean of precision and recall over words; an empty text matches only an empty text."""
     mine, theirs = words(found), words(reference)
     if not mine or not theirs:
         return float(mine == theirs)
@@ -30,12 +30,12 @@ def f1(found: str, reference: str) -> float:
 
 
 def best(score: Callable[[str, str], float], found: str, references: Sequence[str]) -> float:
-    """Over the references that are more than articles and punctuation; without any, the answer must be empty."""
+    """Over the references that have words; if none has, the answer must be empty."""
     return max(score(found, reference) for reference in [r for r in references if words(r)] or [""])
 
 
 def report(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Shares from 0 to 1: of all, and apart for the questions that have an answer and those that have none."""
+    """Means from 0 to 1: over all questions, over the answerable and over the unanswerable ones."""
     pairs = list(zip(found, references, strict=True))
     groups = {
         "": pairs,

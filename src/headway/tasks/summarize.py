@@ -1,5 +1,5 @@
-"""`summarize`: a long text becomes a short one. Learned as a translation; scored by ROUGE (Lin 2004)
-beside the baseline that is hard to beat: the text's own first sentence."""
+"""`summarize`: a summary of a text. Trained as `translate`; scored by ROUGE (Lin 2004) beside the lead baseline, the
+first sentence of the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Summarize(Translate):
     source_limit: int = 512
     target_limit: int = 128
     beams: int = 4
-    no_repeat_ngram: int = 3  # no three tokens twice in a summary
+    no_repeat_ngram: int = 3  # no trigram twice in a summary
 
     def generation_options(self) -> dict[str, Any]:
         return {**super().generation_options(), "no_repeat_ngram": self.no_repeat_ngram}
@@ -35,7 +35,7 @@ class Summarize(Translate):
 
 
 def first_sentence(text: str) -> str:
-    """Up to the first mark that ends a sentence or the first line's end, whichever comes first."""
+    """Up to the first mark that ends a sentence, or the end of the first line."""
     line = text.strip().partition("\n")[0]
     found = re.match(r".*?[.!?…](?=\s|$)|.*?[。！？]", line)
     return found[0] if found else line

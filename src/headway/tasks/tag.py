@@ -1,5 +1,5 @@
-"""`tag`: every word gets a tag; tags in BIO mark names of persons, places, … The first piece of a word
-carries its tag (Devlin et al. 2019). A sentence longer than the model is read in overlapping windows."""
+"""`tag`: token classification: a tag for every word, such as BIO tags of named entities. The first token of a word
+carries its tag (Devlin et al. 2019). A sentence over the length limit is split into overlapping windows."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import label_index, logits_of
-from headway.tasks.distributed import distributed_map
+from headway.tasks.distributed import map_by_length
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
-from headway.tasks.task import IGNORE, Example, Task, batches, device_of, ids_array, pad, padding_mask, without_none
-from headway.tasks.text_pairs import Frame, text_encoder
+from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.text_pairs import Frame, require_text_encoder
 from headway.tasks.windows import Window, windows
 
-WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # 12,000 and o'clock are words; a mark alone is one too
-ROWS = 64
+WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # 12,000 and o'clock are words; so is a punctuation mark
+BATCH = 64  # windows of one forward pass
 
 
 class Reading(NamedTuple):
-    """What a model is shown of a sentence: its tokens, and where the words it is asked about begin."""
+    """A window of a sentence: its tokens, and the first token of each word that is predicted in it."""
 
     ids: list[int]
-    places: list[tuple[int, int]]  # (place in ids, word)
+    places: list[tuple[int, int]]  # (index in ids, word)
 
 
 @dataclass
@@ -54,17 +55,17 @@ class Tag(Task):
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"
-    labels: list[str] = field(default_factory=list)  # in the order of the model's outputs
+    labels: list[str] = field(default_factory=list)  # in the order of the logits
     vocab: int = 8000
-    lowercase: bool = False  # names begin with capitals
-    limit: int = 256  # tokens of a sentence, or of a window of it
+    lowercase: bool = False  # names start with capitals
+    limit: int = 256  # tokens of a sentence, or of a window
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         task.labels = all_tags(tag for row in rows() for tag in row.fields["tags"])
         if len(task.labels) < 2:
-            raise DataError(f"the data has {len(task.labels)} tags; to tell apart, at least two are needed")
+            raise DataError(f"the data has {len(task.labels)} tags; at least two are needed")
         if tokenizer is None:
             texts = (" ".join(row.fields["words"]) for row in rows())
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
@@ -74,19 +75,19 @@ class Tag(Task):
         head = TokenHeadConfig(len(self.labels), dropout=size.dropout)
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        encoder = text_encoder(model, self.name)
-        self.limit = min(self.limit, encoder.max_length or self.limit)
-        return with_head(encoder, TokenHeadConfig(len(self.labels), dropout=0.1))
+    def adapt(self, model: Model) -> Model:
+        require_text_encoder(model, self.name)
+        self.limit = min(self.limit, model.max_length or self.limit)
+        return with_head(model, TokenHeadConfig(len(self.labels), dropout=0.1))
 
-    # --- reading
+    # --- tokens
 
     @cached_property
     def frame(self) -> Frame:
         return Frame.of(self.tokenizer)
 
     def read(self, words: Sequence[str], *, where: str) -> list[Reading]:
-        """A sentence as one reading, or as several when it is too long and `overflow` is window."""
+        """The windows of a sentence: one, or several if it is too long and `overflow` is "window"."""
         room, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
         if room < 1:
             raise ConfigError(f"limit {self.limit} leaves no room for a word")
@@ -100,7 +101,7 @@ class Tag(Task):
         return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], room)]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """Each word's tokens; a word that the tokenizer drops (a lone control character) is an unknown one."""
+        """The tokens of each word; a word that the tokenizer drops (a lone control character) is the unknown token."""
         ids, owners = self.tokenizer.encode_words(words, special=False)
         out: list[list[int]] = [[] for _ in words]
         for token, owner in zip(ids, owners, strict=True):
@@ -118,7 +119,7 @@ class Tag(Task):
             ids += pieces[word]
         return Reading([*ids, *after], places)
 
-    # --- learning
+    # --- training
 
     def examples(self, row: Row) -> list[Example]:
         tags = self.tag_ids(row)
@@ -138,46 +139,43 @@ class Tag(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         rows, tags = [example["ids"] for example in examples], [example["tags"] for example in examples]
-        inputs = without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
         count = sum(int((tag != IGNORE).sum()) for tag in tags)
-        return Batch(inputs, {"tags": pad(tags, IGNORE)}, count=count, where=where)
+        return Batch(self.text_inputs(rows), {"tags": pad(tags, IGNORE)}, count=count, where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         logits = logits_of(model, batch).flatten(0, 1)  # (batch · length, label)
         return Loss(F.cross_entropy(logits, batch.targets["tags"].flatten(), ignore_index=IGNORE, reduction="sum"))
 
-    # --- using
+    # --- inference
 
     @torch.no_grad()
     def word_log_probs(self, model: nn.Module, sentences: Sequence[Sequence[Reading]]) -> list[dict[int, torch.Tensor]]:
-        """For each sentence, word → log-probabilities (label,). A word that was cut is not among them."""
+        """For each sentence, word → log-probabilities (label,). Truncated words are left out."""
         readings = [(index, reading) for index, parts in enumerate(sentences) for reading in parts]
-        readings.sort(key=lambda item: len(item[1].ids))
 
-        def work(chunk: Sequence[tuple[int, Reading]]) -> torch.Tensor:
-            ids = [reading.ids for _, reading in chunk]
-            inputs = without_none(inputs=pad(ids, self.tokenizer.pad_id or 0), padding_mask=padding_mask(ids))
+        def work(batch: Sequence[tuple[int, Reading]]) -> list[torch.Tensor]:
+            inputs = self.text_inputs([reading.ids for _, reading in batch])
             logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
-            return logits.float().log_softmax(-1).cpu()  # (reading, token, label)
+            return list(logits.float().log_softmax(-1).cpu())  # (token, label) each
 
+        scores = map_by_length(readings, work, length=lambda each: len(each[1].ids), size=BATCH)
         out: list[dict[int, torch.Tensor]] = [{} for _ in sentences]
-        for chunk, scores in distributed_map(batches(readings, ROWS), work):
-            for (index, reading), row in zip(chunk, scores, strict=True):
-                out[index] |= {word: row[at] for at, word in reading.places}
+        for (index, reading), row in zip(readings, scores, strict=True):
+            out[index] |= {word: row[at] for at, word in reading.places}
         return out
 
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """Words, tags and entities of each sentence, which is a list of words or a text; `start` and `end` count words.
-        Under overflow=truncate, `unread` says how many words at the end were not read and so have the tag O."""
-        if options:
-            raise InputError(f"tag has no option {next(iter(options))!r}")
-        sentences = [_words(value, number) for number, value in enumerate(inputs, 1)]
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """Words, tags and entities of each sentence, given as a list of words or a text; `start` and `end` count words.
+        With overflow=truncate, `unread` is the number of truncated words at the end, whose tag is O."""
+        self.refuse_options(options)
+        sentences = [_split_words(value, number) for number, value in enumerate(inputs, 1)]
         readings = [self.read(words, where=f"input {number}") for number, (words, _) in enumerate(sentences, 1)]
         out = []
-        for (words, spell), found in zip(sentences, self.word_log_probs(model, readings), strict=True):
+        for (words, text_of), found in zip(sentences, self.word_log_probs(model, readings), strict=True):
             tags = repaired(self._tags(found, len(words)))
             named = [
-                {"type": e.type, "text": spell(e.start, e.end), "start": e.start, "end": e.end} for e in entities(tags)
+                {"type": e.type, "text": text_of(e.start, e.end), "start": e.start, "end": e.end}
+                for e in entities(tags)
             ]
             unread = len(words) - len(found)
             out.append({"words": words, "tags": tags, "entities": named} | ({"unread": unread} if unread else {}))
@@ -186,25 +184,25 @@ class Tag(Task):
     def _tags(self, found: dict[int, torch.Tensor], count: int) -> list[str]:
         return [self.labels[int(found[word].argmax())] if word in found else "O" for word in range(count)]
 
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]:
-        """Entities' precision, recall and F1; words' accuracy and loss; the accuracy of the commonest tag alone. Words
-        that were cut count as O, and as `unread`."""
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """Precision, recall and F1 of entities; accuracy and loss of words; `majority` is the accuracy of the most
+        frequent tag. Truncated words count as O, and as `unread`."""
         rows = [row for row in rows if row.fields["words"]]
         if not rows:
-            raise DataError("tag: there are no examples to evaluate on")
+            raise DataError("task tag: there are no examples to evaluate on")
         wanted = [self.tag_ids(row) for row in rows]
         found = self.word_log_probs(model, [self.read(row.fields["words"], where=row.where) for row in rows])
         guessed = [self._tags(one, len(tags)) for one, tags in zip(found, wanted, strict=True)]
         truth = [[self.labels[tag] for tag in tags] for tags in wanted]
-        surprise = [-one[word][tags[word]] for one, tags in zip(found, wanted, strict=True) for word in one]
+        losses = [-one[word][tags[word]] for one, tags in zip(found, wanted, strict=True) for word in one]
         flat = [tag for tags in truth for tag in tags]
         right = sum(a == b for a, b in zip((tag for tags in guessed for tag in tags), flat, strict=True))
-        unread = len(flat) - len(surprise)
+        unread = len(flat) - len(losses)
         return {
             **entity_scores(guessed, truth),
             "accuracy": right / len(flat),
             "majority": Counter(flat).most_common(1)[0][1] / len(flat),
-            "loss": float(torch.stack(surprise).mean()),
+            "loss": float(torch.stack(losses).mean()),
             **({"unread": float(unread)} if unread else {}),
         }
 
@@ -212,12 +210,12 @@ class Tag(Task):
         return {"words": self.frame.cost[0] + sum(map(len, self.pieces(row.fields["words"])))}
 
     def length_limits(self) -> dict[str, int]:
-        """Nothing is cut where long sentences are read in windows."""
+        """Nothing is truncated where long sentences are split into windows."""
         return {} if self.overflow == "window" else {"words": self.limit}
 
 
-def _words(value: Any, number: int) -> tuple[list[str], Any]:
-    """The words of an input, and how it spells the words from one to another."""
+def _split_words(value: Any, number: int) -> tuple[list[str], Any]:
+    """The words of an input, and a function that gives the text of the words [start, end)."""
     if isinstance(value, str):
         spans = [match.span() for match in WORD.finditer(value)]
         return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]

@@ -1,7 +1,7 @@
-"""What is asked of a model: row → examples → batch, output → loss, output → answer, answers → score.
+"""The interface of a task: row → examples → batch, output → loss, output → prediction, predictions → scores.
 
-A task object is what was decided before training (tokenizer, labels, limits) and is saved beside the model; its fields
-other than the tokenizer are its options. One file a task.
+A task object holds what is decided before training (tokenizer, labels, length limits) and is saved with the model; its
+fields other than the tokenizer are its options.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
@@ -22,39 +22,37 @@ from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.truncation import TruncationCounter
-from headway.errors import ConfigError, InputError
+from headway.errors import ConfigError, InputError, did_you_mean
 from headway.generation.defaults import GenerationDefaults
 from headway.models.config import ModelConfig
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import distributed_map
+from headway.tasks.distributed import chunks, distributed_map
 from headway.validation import from_dict
 
 Example = dict[str, Any]  # arrays of any rank, and bytes: what a store takes
 PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options
-IGNORE = -100  # a target that is not asked for
-MAX_OPTION = 10**9  # an option's number is smaller
+IGNORE = -100  # a target that is left out of the loss
+MAX_OPTION = 10**9  # largest number an option may have in headway.json
 
 
 @dataclass
 class Task(ABC):
     name: ClassVar[str]
-    builtin: ClassVar[Builtin]  # the data of a command that is given none
-    fields: ClassVar[tuple[str, ...]]  # what a raw row must have
-    metric: ClassVar[str]  # the figure that decides which weights are best
+    builtin: ClassVar[Builtin]  # the data of commands without DATA
+    fields: ClassVar[tuple[str, ...]]  # fields that a data row must have
+    metric: ClassVar[str]  # the score by which the best weights are kept
     higher_is_better: ClassVar[bool] = True
-    stacks: ClassVar[int] = 1  # 2: encoder and decoder
-    running_text: ClassVar[bool] = False  # a plain text file is one long text and not a list of lines
-    stream: ClassVar[bool] = False  # trains on windows over the whole text, `context` tokens long
-    generates: ClassVar[bool] = False  # `predict` writes text and takes generation options
+    stacks: ClassVar[int] = 1  # stacks of blocks that a size is divided among: 2 for an encoder-decoder
+    running_text: ClassVar[bool] = False  # a plain text file is one document, not a list of lines
+    stream: ClassVar[bool] = False  # trains on windows of `context` tokens over the concatenated text
+    generates: ClassVar[bool] = False  # `predict` generates text and takes generation options
     default_size: ClassVar[str] = "tiny"
-    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # what `predict` takes
-    reads_text: ClassVar[bool] = True  # False: there is no tokenizer
-    overflow_choices: ClassVar[tuple[str, ...]] = (
-        "truncate",
-        "error",
-    )  # what it can do with an example that is too long
+    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
+    reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
+    overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
 
     generation_defaults = GenerationDefaults()  # of the model's files; not an option
 
@@ -63,107 +61,126 @@ class Task(ABC):
 
     def __post_init__(self) -> None:
         if self.overflow not in self.overflow_choices:
-            raise ConfigError(f"overflow {self.overflow!r}: {self.name} knows {', '.join(self.overflow_choices)}")
+            raise ConfigError(
+                f"overflow {self.overflow!r}: task {self.name} supports {', '.join(self.overflow_choices)}"
+            )
         self.truncation = TruncationCounter(self.overflow)
 
     # --- before training
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
-        """What this task changes of a recipe's training settings; how long to train must be among them."""
+        """Training settings that replace those of the recipe; steps, epochs or minutes must be among them."""
         return {"epochs": 3} if recipe == "finetune" else {"epochs": 10}
 
     @classmethod
     @abstractmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
-        """Decides everything that depends on the data: the tokenizer (unless one is given), the labels."""
+        """The task for this data: trains a tokenizer unless one is given, collects the labels."""
 
     @abstractmethod
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
-        """The model for this task, from scratch."""
+        """Config of a model for this task, trained from scratch."""
 
     @abstractmethod
-    def adapt(self, model: nn.Module) -> nn.Module:
-        """A trained model made ready for this task: a new head if it needs one."""
+    def adapt(self, model: Model) -> Model:
+        """A trained model prepared for this task: with a new head if it needs one."""
 
-    # --- learning
+    # --- training
 
     @abstractmethod
     def examples(self, row: Row) -> list[Example]:
-        """One row as arrays of whole numbers; several when it is cut into windows."""
+        """A row as arrays of integers; several examples if it is cut into windows."""
 
     def length(self, example: Example) -> int:
-        """What padding depends on."""
+        """Tokens of the example: batches are formed by it."""
         return max(
             (len(value) for value in example.values() if isinstance(value, np.ndarray) and value.ndim), default=1
         )
 
     def example_count(self, examples: list[Example]) -> float:
-        """As how many examples training sees these."""
+        """The number of examples that these are in training."""
         return len(examples)
 
-    def sample(self, examples: list[Example], most: int) -> list[Example]:
-        """A few examples as training would batch them, to time a step with."""
-        return examples[:most]
+    def sample(self, examples: list[Example], count: int) -> list[Example]:
+        """A few examples in the form that training batches them, to time a step."""
+        return examples[:count]
 
     @abstractmethod
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        """`seeds` has a key per example, for tasks that draw at random: equal whatever batch it lands in."""
+        """The examples as one batch. `seeds` has a key for each example, for random draws that do not depend on the
+        other examples."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Loss: ...
 
-    # --- using
+    # --- inference
 
     @abstractmethod
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """What a person gets, one for each input."""
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """One prediction for each input."""
+
+    def batch(self, examples: Sequence[Example], model: nn.Module) -> Batch:
+        """The examples collated for inference, on the device of the model."""
+        return self.collate(examples, seeds=[()] * len(examples), where=[]).to(device_of(model))
+
+    def text_inputs(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
+        """Token ids as the model's `inputs` and `padding_mask`."""
+        return without_none(inputs=pad(rows, self.tokenizer.pad_id or 0), padding_mask=padding_mask(rows))
+
+    def refuse_options(self, options: Mapping[str, Any], *known: str) -> None:
+        """Raises unless every option of `predict` is known."""
+        for name in options:
+            if name not in known:
+                hint = did_you_mean(name, known, otherwise=f"known: {', '.join(known)}" if known else "it takes none")
+                raise InputError(f"task {self.name} has no option {name!r}; {hint}")
 
     def model_input(self, row: Row) -> Any:
-        """The part of a row that a model is shown."""
+        """The input of `predict` in a data row."""
         if len(self.input_fields) == 1:
             return row.fields[self.input_fields[0]]
         return {name: row.fields[name] for name in self.input_fields}
 
     def parse_input(self, text: str) -> Any:
-        """An input as it is typed: a text, or a JSON object where a task takes several."""
+        """An input from the command line: a text, or a JSON object where the task takes several fields."""
         if len(self.input_fields) == 1:
             return text
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
             wanted = json.dumps(dict.fromkeys(self.input_fields, "…"), ensure_ascii=False)
-            raise InputError(f"{self.name} takes a JSON object such as {wanted}, not {text[:60]!r}") from error
+            raise InputError(f"task {self.name} takes a JSON object such as {wanted}, not {text[:60]!r}") from error
         missing = [name for name in self.input_fields if not isinstance(value, dict) or name not in value]
         if missing:
             raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
         return value
 
     @abstractmethod
-    def evaluate(self, model: nn.Module, rows: Iterable[Row]) -> dict[str, float]: ...
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
 
     def mean_loss(self, model: nn.Module, examples: Sequence[Example]) -> float:
-        """A prediction's, over all of them."""
+        """Mean loss of a target."""
 
         def work(chunk: Sequence[Example]) -> tuple[float, int]:
-            batch = self.collate(chunk, seeds=[()] * len(chunk), where=[]).to(device_of(model))
+            batch = self.batch(chunk, model)
             return float(self.loss(model, batch).total), batch.count
 
-        found = [both for _, both in distributed_map(batches(examples, 32), work)]
+        found = [each for _, each in distributed_map(chunks(examples, 32), work)]
         return sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
 
     def signature(self) -> str:
-        """What makes the scores comparable: the library and its settings."""
+        """Identifies how the scores were computed: the library and its settings."""
         return ""
 
     def token_lengths(self, row: Row) -> dict[str, int]:
-        """Lengths in tokens, part by part, before anything is cut."""
+        """Length of each part in tokens, before truncation."""
         return {}
 
     def length_limits(self) -> dict[str, int]:
+        """Tokens that each part may have; parts that are never cut are left out."""
         return {}
 
-    # --- keeping
+    # --- saving
 
     def to_dict(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in PREPROCESSING}
@@ -192,7 +209,7 @@ class Task(ABC):
         for name, value in options.items():
             low = 0 if isinstance(value, int) else -MAX_OPTION
             if isinstance(value, int | float) and not low <= value <= MAX_OPTION:
-                raise ConfigError(f"headway.json: {name} is {value}: not a number that the option can have")
+                raise ConfigError(f"headway.json: {name} is {value}: out of range")
         return cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
 
 
@@ -201,7 +218,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> Tensor:
-    """(row, longest), filled up on the right."""
+    """(row, longest), padded with `value` on the right."""
     out = torch.full((len(rows), max(len(row) for row in rows)), value, dtype=torch.long)
     for index, row in enumerate(rows):
         out[index, : len(row)] = torch.as_tensor(np.asarray(row, dtype=np.int64))
@@ -209,7 +226,7 @@ def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> Tensor:
 
 
 def padding_mask(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
-    """(row, longest), True = real; None when nothing is padded, which lets the fast kernel run without a mask."""
+    """(row, longest), True = a real token; None when no row is padded, so that attention runs without a mask."""
     lengths = [len(row) for row in rows]
     if min(lengths) == max(lengths):
         return None
@@ -217,12 +234,8 @@ def padding_mask(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor | None:
 
 
 def without_none(**tensors: Tensor | None) -> dict[str, Tensor]:
-    """Those that are there."""
+    """The tensors that are not None."""
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-
-def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def ids_array(ids: Sequence[int]) -> np.ndarray:

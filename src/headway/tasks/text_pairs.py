@@ -1,5 +1,5 @@
-"""What the tasks on a text encoder share: is it one, what is it without its head, and how does its
-tokenizer join texts."""
+"""What the tasks with a text encoder share: which models they accept, a model without its head, and the special tokens
+around one text and around a pair."""
 
 from __future__ import annotations
 
@@ -7,41 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from torch import nn
 
 from headway.errors import ConfigError
-from headway.layers.embeddings import EmbeddingConfig
 from headway.models.build import build
-from headway.models.encoder import Encoder
+from headway.models.protocol import Model
 from headway.preprocess.text import Tokenizer
 
 Ids = Sequence[int] | np.ndarray
 
 
-def text_encoder(model: nn.Module, task: str) -> Encoder:
-    """The model itself, or a refusal."""
-    if not isinstance(model, Encoder) or not isinstance(model.config.embedding, EmbeddingConfig):
+def require_text_encoder(model: Model, task: str) -> None:
+    if model.shape != "encoder" or model.inputs != "text":
         raise ConfigError(
-            f"{task} starts from a text encoder (BERT, RoBERTa, DistilBERT, …), not {type(model).__name__}"
+            f"task {task} starts from a text encoder (BERT, RoBERTa, …), not from this {model.shape} of {model.inputs}"
         )
-    return model
 
 
-def without_head(encoder: Encoder) -> Encoder:
-    """The same tensors, bare."""
-    bare = build(replace(encoder.config, head=None), device="meta")
-    assert isinstance(bare, Encoder)
-    bare.embedding, bare.stack = encoder.embedding, encoder.stack
-    return bare.train(encoder.training)
+def without_head(model: Model) -> Model:
+    """A model without head that shares the tensors of `model`."""
+    bare = build(replace(model.config, head=None), device="meta")
+    bare.embedding, bare.stack = model.embedding, model.stack
+    return bare.train(model.training)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a tokenizer puts around one text and around two: BERT's [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    """The special tokens around one text and around a pair: BERT's [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
 
     single: tuple[list[int], list[int]]  # before, after
     pair: tuple[list[int], list[int], list[int]]  # before, between, after
-    split: int  # how many of `between` belong to the first segment
+    split: int  # tokens of `between` that belong to the first segment
     second: int  # the segment of the second text
 
     @classmethod
@@ -73,5 +68,5 @@ class Frame:
 
     @property
     def cost(self) -> tuple[int, int]:
-        """Tokens added to one text, and to two."""
+        """Special tokens added to one text, and to a pair."""
         return sum(map(len, self.single)), sum(map(len, self.pair))

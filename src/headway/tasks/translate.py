@@ -1,5 +1,5 @@
-"""`translate`: a source text becomes a target text (encoder-decoder, teacher forcing, shifted right).
-`summarize` is the same question with other limits and scores."""
+"""`translate`: a target text from a source text, with an encoder-decoder or a recurrent model (teacher forcing). The
+base of `summarize`, which has other limits and scores."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.models import recipes
 from headway.models.config import ModelConfig
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
-from headway.tasks.distributed import distributed_map
-from headway.tasks.generation import APART, settings_of, write
-from headway.tasks.task import IGNORE, Example, Task, batches, ids_array, pad, padding_mask, without_none
+from headway.tasks.distributed import map_by_length
+from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
+from headway.tasks.task import IGNORE, Example, Task, ids_array, pad
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Translate(Task):
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
     generates: ClassVar[bool] = True
 
-    vocab: int = 0  # 0: a token for every 600 characters of text, from 300 to 8000
+    vocab: int = 0  # 0: one token for 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
     target_limit: int = 256
     label_smoothing: float = 0.1
-    prefix: str = ""  # put before every source (T5's "translate English to German: ")
+    prefix: str = ""  # of every source (T5's "translate English to German: ")
     beams: int = 5
     length_penalty: float = 1.0
     start_id: int = 0
@@ -71,26 +71,27 @@ class Translate(Task):
             size, recipe, vocab=len(self.tokenizer), context=1 + self.target_limit, start_id=self.start_id
         )
 
-    def adapt(self, model: nn.Module) -> nn.Module:
-        if not hasattr(model, "start") or not hasattr(model, "step"):
-            raise ConfigError(f"{self.name} starts from an encoder-decoder (T5, BART, Marian, …)")
-        assert isinstance(model, EncoderDecoder)
-        self.start_id = model.config.start_id
-        if model.config.decoder.context is not None:
-            self.target_limit = min(self.target_limit, model.config.decoder.context - 1)
+    def adapt(self, model: Model) -> Model:
+        if not model.reads_source or model.start_id is None:
+            raise ConfigError(
+                f"task {self.name} starts from an encoder-decoder (T5, BART, Marian, …), not from this {model.shape}"
+            )
+        self.start_id = model.start_id
+        if model.max_context is not None:
+            self.target_limit = min(self.target_limit, model.max_context - 1)
         return model
 
-    # --- learning
+    # --- training
 
     def source_ids(self, text: str, *, where: str) -> list[int]:
         ids = self._ended(self.prefix + text)
         return self.truncation.apply(ids, self.source_limit, part="source", where=where, last=ids[-1])
 
     def _ended(self, text: str) -> list[int]:
-        """As the tokenizer wraps a text, with an end token in any case."""
+        """The token ids of a text, with an end token even if the tokenizer adds none."""
         ids, eos = self.tokenizer.encode(text), self.tokenizer.eos_id
         if ids[:1] == [self.tokenizer.bos_id] and eos is not None and ids[-1] != eos:
-            ids = ids[1:]  # a tokenizer of our own begins with <s>, which is the decoder's business
+            ids = ids[1:]  # <s> of a tokenizer trained here: the decoder's start token
         return ids if eos is None or ids[-1:] == [eos] else [*ids, eos]
 
     def target_ids(self, text: str, *, where: str) -> list[int]:
@@ -107,7 +108,7 @@ class Translate(Task):
         sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
-        inputs = without_none(inputs=pad(sources, fill), padding_mask=padding_mask(sources), decoder_ids=shifted)
+        inputs = {**self.text_inputs(sources), "decoder_ids": shifted}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -117,34 +118,28 @@ class Translate(Task):
         total = F.cross_entropy(logits, wanted, ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum")
         return Loss(total)
 
-    # --- using
+    # --- inference
 
-    def predict(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """Beam search, unless sampling is asked for; texts of similar length share a batch, and the answers come in the
-        order of the texts."""
-        apart = {name: options.pop(name) for name in APART if name in options}
-        context = getattr(model, "max_context", None)
-        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=context)
-        settings = settings_of(options, self.tokenizer)
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The target of each source by beam search, or by sampling if `temperature` is given."""
+        call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
+        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=model.max_context)
+        settings = settings_from(options, self.tokenizer)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
-        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
 
-        def work(chunk: Sequence[int]) -> list[Any]:
-            seeds = tuple(settings.seed + i for i in chunk) if isinstance(settings.seed, int) else settings.seed
-            return write(
+        def work(batch: Sequence[tuple[int, list[int]]]) -> list[Any]:
+            seeds = tuple(settings.seed + i for i, _ in batch) if isinstance(settings.seed, int) else settings.seed
+            return generate_texts(
                 model,
-                [[self.start_id]] * len(chunk),
+                [[self.start_id]] * len(batch),
                 replace(settings, seed=seeds),
                 tokenizer=self.tokenizer,
-                sources=[sources[i] for i in chunk],
-                **apart,
+                sources=[source for _, source in batch],
+                **call,
             )
 
-        out: list[Any] = [None] * len(sources)
-        for chunk, found in distributed_map(batches(order, max(1, 128 // settings.beams)), work):
-            for index, answer in zip(chunk, found, strict=True):
-                out[index] = answer
-        return out
+        size = max(1, 128 // settings.beams)
+        return map_by_length(list(enumerate(sources)), work, length=lambda each: len(each[1]), size=size)
 
     def generation_options(self) -> dict[str, Any]:
         """The task's own generation options; the model's files and explicit options override them."""
@@ -157,9 +152,9 @@ class Translate(Task):
         }
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
-        """Loss a token, exact matches, and the field's scores of the text: of as many `beams` as the model's files say,
-        else greedy, unless given."""
+    def evaluate(self, model: Model, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
+        """Loss per token, exact matches, and scores of the text, generated with `beams` (default: those of the model's
+        files, else greedy)."""
         rows = list(rows)
         beams = self.generation_defaults.options.get("beams", 1) if beams is None else beams
         found = self.predict(model, [self.model_input(row) for row in rows], beams=beams)

@@ -40,7 +40,14 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: An
     Path("commands.json").write_text(json.dumps([[*TRAIN, "--out", "two"], *USE, [*TRAIN, "--out", "sure"], REFUSED]))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    torchrun += ["--max-restarts", "1", "--monitor-interval", "0.1", str(HERE / "rank_commands.py"), "commands.json"]
+    torchrun += [
+        "--max-restarts",
+        "1",
+        "--monitor-interval",
+        "0.1",
+        str(HERE / "distributed_commands.py"),
+        "commands.json",
+    ]
     done = subprocess.run(torchrun, env=env, capture_output=True, text=True)
     first_life, *outputs = done.stdout.split("== 0\n")[1:]
     assert len(outputs) == 1, done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from headway import jobs
 from headway.errors import ConfigError, DataError
-from headway.jobs.overrides import from_file, parse, sort
+from headway.jobs.overrides import by_section, from_file, parse
 from headway.jobs.run_config import Plan, make_plan
 from headway.models.presets import transformer_2017
 from headway.models.recipes import Size, encoder_decoder
@@ -19,7 +19,7 @@ KNOWN = {"train": Settings, "task": Classify, "model": Size}
 
 
 def test_settings_find_their_section() -> None:
-    found = sort(parse(["lr=0.01", "model.width=64", "limit=32", "lowercase=true"]), KNOWN)
+    found = by_section(parse(["lr=0.01", "model.width=64", "limit=32", "lowercase=true"]), KNOWN)
     assert found == {"train": {"lr": 0.01}, "task": {"limit": 32, "lowercase": True}, "model": {"width": 64}}
 
 
@@ -37,14 +37,14 @@ def test_settings_find_their_section() -> None:
 )
 def test_wrong_settings_are_named(pair: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        sort(parse([pair]), KNOWN)
+        by_section(parse([pair]), KNOWN)
 
 
 def test_config_files(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("lr = 0.5\n[model]\nwidth = 32\n")
     (tmp_path / "a.json").write_text(json.dumps({"lr": 0.5, "model": {"width": 32}}))
     for name in ("a.toml", "a.json"):
-        found = sort(from_file(tmp_path / name), KNOWN)
+        found = by_section(from_file(tmp_path / name), KNOWN)
         assert found["train"] == {"lr": 0.5} and found["model"] == {"width": 32}
 
 
@@ -54,7 +54,7 @@ def test_a_plan_survives_its_file() -> None:
     assert again == plan and again.settings() == plan.settings()
 
 
-def test_the_length_that_is_asked_for_wins() -> None:
+def test_a_given_length_of_training_wins() -> None:
     assert make_plan("classify", steps=7).settings().steps == 7
     assert make_plan("classify", minutes=0.5).settings().minutes == 0.5
     assert make_plan("classify", settings={"epochs": 2}).settings().epochs == 2

@@ -29,7 +29,7 @@ def test_a_model_is_converted_reported_and_run(tmp_path: Path) -> None:
     ran = headway("run", "small", "the", "--max-new-tokens", "5", cwd=tmp_path)
     assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr
     again = headway("convert", "run", "small", "--to", "bf16", cwd=tmp_path)
-    assert again.returncode == 2 and "there is a model already" in again.stderr
+    assert again.returncode == 2 and "already holds a model" in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_what_cannot_be_calibrated_is_refused(tmp_path: Path) -> None:
     for model, out, says in [
         (untrained.embedder(tmp_path / "embedder"), "out", "chooses among labels or tokens"),
         (untrained.translator(tmp_path / "translator"), "out", "chooses among labels or tokens"),
-        (writer, "out", "give data that it was not trained on"),
-        (writer, "writer", "there is a model already"),
+        (writer, "out", "give data that the model was not trained on"),
+        (writer, "writer", "already holds a model"),
     ]:
         with pytest.raises(ConfigError, match=says):
             calibrate(model, tmp_path / out)

@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused_and_nothing_written(llama, options, says, tmp
 
 
 def test_a_model_is_never_written_over(llama):
-    with pytest.raises(ConfigError, match="there is a model already"):
+    with pytest.raises(ConfigError, match="already holds a model"):
         convert(llama.folder, llama.folder, to="bf16")
 
 

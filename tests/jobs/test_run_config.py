@@ -31,7 +31,7 @@ def test_settings_find_their_section() -> None:
         ("model.widht=3", "did you mean 'width'"),
         ("train.lr=fast", "should be float"),
         ("batch=2.5", "should be a whole number"),
-        ("nonsense", "write key=value"),
+        ("nonsense", "expected key=value"),
         ("what.lr=1", "no section 'what'"),
     ],
 )

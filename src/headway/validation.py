@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -130,7 +131,7 @@ def _required(kind: Any) -> list[str]:
 
 def _instance(kind: Any, data: Any, path: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        data = float(data) if abs(data) < MAX_EXACT else data
+        data = float(data) if abs(data) <= sys.float_info.max else data
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise _wrong_type(path, {list: "a list", dict: "an object"}.get(kind, kind.__name__), data)
     return data

@@ -13,6 +13,7 @@ from typing import Any
 from headway.checkpoints.rules import AnyRule
 from headway.errors import ConfigError, did_you_mean
 from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig
+from headway.validation import from_dict
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
 BOOKKEEPING = frozenset(
@@ -117,7 +118,7 @@ class Keys:
         self.data = data
         self.read: set[str] = set()
 
-    def get(self, key: str, kind: type | tuple[type, ...], default: Any = _MISSING) -> Any:
+    def get(self, key: str, kind: Any, default: Any = _MISSING) -> Any:
         """The value of `key`, checked; its published default when the file leaves it out or says null."""
         self.read.add(key)
         value = self.data.get(key)
@@ -125,15 +126,7 @@ class Keys:
             if default is _MISSING:
                 raise ConfigError(f"config.json: {key} is missing")
             return default
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-            if abs(value) > 10**300:
-                raise ConfigError(f"config.json: {key} is beyond any number a model is made of")
-            return float(value)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ConfigError(
-                f"config.json: {key} is {value!r:.100}, expected {' or '.join(k.__name__ for k in kinds)}"
-            )
+        value = from_dict(kind, value, path=f"config.json: {key}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"config.json: {key} is {value}: it must be a finite number")
         return value

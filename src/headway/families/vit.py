@@ -53,7 +53,7 @@ def read(keys: Keys, architecture: str) -> EncoderConfig:
 
 def sides(keys: Keys, key: str, default: int) -> tuple[int, int]:
     """(height, width) from one number for both, or two."""
-    value = keys.get(key, (int, list), default)
+    value = keys.get(key, int | list, default)
     both = tuple(value) if isinstance(value, list) else (value, value)
     if len(both) != 2 or not all(type(side) is int and 0 < side <= MOST_PIXELS for side in both):
         raise ConfigError(f"config.json: {key} is {value!r}, expected one or two numbers from 1 to {MOST_PIXELS}")

@@ -11,10 +11,11 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from headway.checkpoints import read_json
 from headway.errors import ConfigError, did_you_mean
+from headway.validation import from_dict
 
 Sections = dict[str, dict[str, Any]]
 
@@ -46,8 +47,9 @@ def from_file(path: Path) -> dict[str, Any]:
 def by_section(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections:
     """Values by section. `known` is {"train": Settings, "task": Classify, …}; sections may also be nested
     objects, as in a config file."""
-    fields = {section: {f.name: f for f in dataclasses.fields(kind)} for section, kind in known.items()}
-    fields.get("task", {}).pop("tokenizer", None)
+    fields = {section: {field.name for field in dataclasses.fields(kind)} for section, kind in known.items()}
+    fields.get("task", set()).discard("tokenizer")
+    hints = {section: get_type_hints(kind, include_extras=True) for section, kind in known.items()}
     out: Sections = {section: {} for section in known}
     for key, value in flatten(values, known).items():
         section, _, name = key.rpartition(".")
@@ -60,7 +62,7 @@ def by_section(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections
             choices = [n for s, names in fields.items() for n in names if not section or s == section]
             hint = did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
             raise ConfigError(f"setting {key!r} is not known; {hint}")
-        out[found[0]][name] = _typed(key, value, fields[found[0]][name])
+        out[found[0]][name] = from_dict(hints[found[0]][name], value, path=f"setting {key!r}")
     return out
 
 
@@ -72,15 +74,3 @@ def flatten(values: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, A
         else:
             out[key] = value
     return out
-
-
-def _typed(key: str, value: Any, field: dataclasses.Field[Any]) -> Any:
-    """The value in the type of the field: a list becomes a tuple; a number of the wrong type is refused."""
-    if isinstance(value, list):
-        return tuple(value)
-    kind = type(field.default) if field.default not in (None, dataclasses.MISSING) else None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind in (int, float, bool) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise ConfigError(f"setting {key!r}: {value!r} should be {'a whole number' if kind is int else kind.__name__}")
-    return value

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
 from headway.checkpoints.save import save_bytes
 from headway.errors import CheckpointError, ConfigError
+from headway.validation import between, from_dict
 
 Pooling = Literal["mean", "first", "last"]
 
@@ -36,8 +37,9 @@ def sentence_settings(folder: Path | None) -> SentenceSettings:
             limit = read_json(where / "sentence_bert_config.json").get("max_seq_length")
         elif kind != "Transformer":
             raise ConfigError(f"{folder}/modules.json: module {kind!r} is not supported")
-    if limit is not None and not (type(limit) is int and limit > 0):
-        raise ConfigError(f"{folder}/sentence_bert_config.json: max_seq_length is {limit!r}, expected a whole number")
+    limit = from_dict(
+        Annotated[int, between(1)] | None, limit, path=f"{folder}/sentence_bert_config.json: max_seq_length"
+    )
     return SentenceSettings(pooling, normalize, limit)
 
 

@@ -11,27 +11,44 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from headway.data.schema import BYTES, Field, read_schema
+from headway.errors import ConfigError
 from headway.files import BLAKE2B, atomic_write, file_hash
+from headway.validation import from_dict
 
 WHERE = "where"  # of every example: number of the data file, line
 CHUNK = 1 << 20
 
 
+class FileEntry(TypedDict):
+    bytes: int
+    checksum: str
+
+
+class Index(TypedDict):
+    version: int
+    key: str
+    fields: dict[str, Any]
+    names: list[str]
+    files: dict[str, FileEntry]
+    metadata: dict[str, Any]
+
+
 def is_intact(folder: Path, index: Mapping[str, Any]) -> bool:
     """Whether the files match their checksums and agree with the index and each other."""
     try:
-        schema = read_schema(index["fields"])
+        checked: Index = from_dict(Index, index, path="index")
+        schema = read_schema(checked["fields"])
         return (
-            _files_match(folder, schema, index["files"])
-            and _locations_valid(folder, index["names"], index["metadata"])
+            _files_match(folder, schema, checked["files"])
+            and _locations_valid(folder, checked["names"])
             and _fields_valid(folder, schema)
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (OSError, ValueError, OverflowError, ConfigError):
         return False
 
 
@@ -40,7 +57,7 @@ def file_names(schema: Mapping[str, Field]) -> set[str]:
     return {f"{WHERE}.bin", *(file for name, field in schema.items() for file in field.files(name))}
 
 
-def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, Any]) -> bool:
+def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, FileEntry]) -> bool:
     return (
         WHERE not in schema
         and set(files) == file_names(schema)
@@ -48,7 +65,7 @@ def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, 
     )
 
 
-def _file_matches(path: Path, entry: Mapping[str, Any]) -> bool:
+def _file_matches(path: Path, entry: FileEntry) -> bool:
     return (
         not path.is_symlink()
         and bool(path.stat().st_size == entry["bytes"])
@@ -56,12 +73,10 @@ def _file_matches(path: Path, entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _locations_valid(folder: Path, names: Any, metadata: Any) -> bool:
+def _locations_valid(folder: Path, names: list[str]) -> bool:
     """Whether every example has a location, in a data file that is named."""
     locations = mapped(folder / f"{WHERE}.bin", "<i8")
-    if not len(locations) or len(locations) % 2 or not isinstance(names, list) or not isinstance(metadata, dict):
-        return False
-    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+    if not len(locations) or len(locations) % 2 or len(set(names)) != len(names):
         return False
     return bool(locations[0::2].min() >= 0 and locations[0::2].max() < len(names))
 

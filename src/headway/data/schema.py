@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
+from headway.validation import Check, between, from_dict
 
 BYTES = "bytes"  # encoded data, such as the content of an image file
 NUMBERS = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)) | frozenset(
     f"float{bits}" for bits in (16, 32, 64)
 )
 MAX_RANK = 8
+Dtype = Annotated[str, Check("a type of field", lambda dtype: dtype in NUMBERS or dtype == BYTES)]
+Rank = Annotated[int, between(0, MAX_RANK)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,8 @@ class Field:
     """`dtype` is numpy's name of an integer or float type, or "bytes". `rank` is the number of dimensions, 0 for bytes;
     their sizes may differ between examples."""
 
-    dtype: str
-    rank: int
+    dtype: Dtype
+    rank: Rank
 
     @classmethod
     def of(cls, value: np.ndarray | bytes, *, where: str) -> Field:
@@ -35,18 +38,6 @@ class Field:
                 f"integers, floats (at most {MAX_RANK} dimensions) or bytes."
             )
         return cls(value.dtype.name, value.ndim)
-
-    @classmethod
-    def from_json(cls, value: Any) -> Field:
-        """ValueError if `value` is not what `to_json` returns."""
-        if not isinstance(value, dict) or set(value) != {"dtype", "rank"}:
-            raise ValueError(f"not a field: {value!r:.80}")
-        dtype, rank = value["dtype"], value["rank"]
-        if type(rank) is not int or not 0 <= rank <= MAX_RANK or not isinstance(dtype, str):
-            raise ValueError(f"not a field: {value!r:.80}")
-        if dtype not in NUMBERS and (dtype, rank) != (BYTES, 0):
-            raise ValueError(f"not a type of field: {dtype!r:.80}")
-        return cls(dtype, rank)
 
     def to_json(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "rank": self.rank}
@@ -74,9 +65,15 @@ def as_value(value: Any) -> np.ndarray | bytes:
 
 def read_schema(fields: Any) -> dict[str, Field]:
     """Fields of an index by name; ValueError if it is malformed."""
-    if not isinstance(fields, dict) or not fields or not all(map(str.isidentifier, fields)):
+    try:
+        schema: dict[str, Field] = from_dict(dict[str, Field], fields, path="fields")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    if not schema or not all(map(str.isidentifier, schema)):
         raise ValueError("an index needs fields with plain names")
-    return {name: Field.from_json(value) for name, value in fields.items()}
+    if any(field.dtype == BYTES and field.rank for field in schema.values()):
+        raise ValueError("a field of bytes has rank 0")
+    return schema
 
 
 def schema_json(schema: Mapping[str, Field]) -> dict[str, Any]:

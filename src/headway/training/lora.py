@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_f
 from headway.errors import CheckpointError, ConfigError, did_you_mean
 from headway.layers.dropout import drop
 from headway.training.optim import embedding_weights
+from headway.validation import Check, between, from_dict
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
 CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
@@ -189,24 +190,26 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str]) -> list[str]:
     for key in ("rank_pattern", "alpha_pattern"):
         if config.get(key):
             raise CheckpointError(f"{path}: {key} is not supported; all layers must share one rank and alpha")
-    rank, targets = config.get("r"), config.get("target_modules")
-    if not isinstance(rank, int) or not isinstance(targets, list) or not targets:
-        raise CheckpointError(f"{path}: r must be a number and target_modules a list of names")
+    rank: int = from_dict(Annotated[int, between(1)], config.get("r"), path=f"{path}: r")
+    names = Annotated[list[str], Check("a list of names", bool)]
+    targets: list[str] = from_dict(names, config.get("target_modules"), path=f"{path}: target_modules")
+    alpha: float = from_dict(float, config.get("lora_alpha", rank), path=f"{path}: lora_alpha")
+    dropout: float = from_dict(float, config.get("lora_dropout", 0.0), path=f"{path}: lora_dropout")
     files = TensorFiles(Path(folder) / TENSOR_FILE)
     state = {name.removeprefix(PREFIX): files[name] for name in files.names}
     for name, tensor in state.items():
         if name.endswith(".lora_A.weight") and len(tensor) != rank:
             raise CheckpointError(f"{files.path}: {name!r} has rank {len(tensor)}, but {path.name} says {rank}")
-    names = add_lora(
+    adapted = add_lora(
         model,
         rank=rank,
-        alpha=float(config.get("lora_alpha", rank)),
-        dropout=float(config.get("lora_dropout", 0.0)),
+        alpha=alpha,
+        dropout=dropout,
         targets=targets,
         also_train=_other_names(state),
     )
     load_lora(model, state)
-    return names
+    return adapted
 
 
 def _other_names(state: Mapping[str, Tensor]) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import torch
@@ -18,15 +18,20 @@ from torch import Tensor, nn
 
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
-from headway.errors import TrainingError
+from headway.errors import ConfigError, TrainingError
 from headway.memory import return_freed_memory
 from headway.training import rng
 from headway.training.distributed import Replica, World
 from headway.training.nonfinite import format_locations, is_out_of_memory
 from headway.training.protocols import LossFunction, Source
 from headway.training.step_dump import StepDump, autocast
+from headway.validation import between, from_dict
 
 SPLIT_FILE = "out-of-memory.json"  # in training/: the number of micro-batches to use after a restart
+
+
+class SplitFile(TypedDict):
+    accumulate: Annotated[int, between(1)]
 
 
 @dataclass
@@ -212,7 +217,7 @@ def clip_gradients(grads: list[Tensor], norm: Tensor, limit: float) -> None:
 def _read_split(path: Path) -> int:
     if not path.exists():
         return 0
-    accumulate = read_json(path).get("accumulate")
-    if type(accumulate) is not int or accumulate < 1:
-        raise TrainingError(f"{path}: accumulate is {accumulate!r}, not a number of micro-batches; remove the file")
-    return accumulate
+    try:
+        return from_dict(SplitFile, read_json(path), path=str(path))["accumulate"]
+    except ConfigError as error:
+        raise TrainingError(f"{error}; remove the file") from error

@@ -17,7 +17,7 @@ from headway.layers.block import NO_CACHE, Block, Residual, normalise
 from headway.layers.cache import BlockCache
 from headway.layers.context import Context
 from headway.layers.feedforward import ACTIVATIONS, FeedForward
-from headway.models.stack import Stack
+from headway.models.protocol import Model
 
 IN_PLACE: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
     ACTIVATIONS["relu"]: torch.relu_,
@@ -60,16 +60,16 @@ def has_hooks(part: nn.Module) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in part.modules())
 
 
-def swap_blocks(model: nn.Module, *, fast: bool) -> None:
+def swap_blocks(model: Model, *, fast: bool) -> None:
     """Makes every plain block of a model fast, or plain again. A block of another class, with parts of another class or
     with options that FastBlock does not implement is left alone."""
-    for part in model.modules():
-        if type(part) is FastBlock and not fast:
-            part.__class__ = Block  # type: ignore[assignment]
-        if isinstance(part, Stack) and fast and unsupported_config(part.config.block, INPLACE_BLOCK) is None:
-            for block in part.blocks:
-                if unsupported_module(_own_parts(block), (Block, Residual, FeedForward)) is None:
-                    block.__class__ = FastBlock
+    for stack in (part.model.stack for part in model.parts):
+        known = fast and unsupported_config(stack.config.block, INPLACE_BLOCK) is None
+        for block in stack.blocks:
+            if type(block) is FastBlock and not fast:
+                block.__class__ = Block  # type: ignore[assignment]
+            elif known and unsupported_module(_own_parts(block), (Block, Residual, FeedForward)) is None:
+                block.__class__ = FastBlock
 
 
 def _own_parts(block: nn.Module) -> Iterator[tuple[str, nn.Module]]:

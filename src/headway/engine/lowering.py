@@ -6,6 +6,7 @@ A part that the instruction set does not cover raises UnsupportedModelError, and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -105,6 +106,12 @@ def lower(decoder: Decoder) -> Program:
         residual = _feedforward(program, part.feedforward, part.feedforward_residual, block, residual=residual)
     _head(program, decoder, residual)
     return program
+
+
+def vocabulary_matrix(decoder: Decoder) -> nn.Module:
+    """The module whose weight gives the logits: the head's own, or the token table it is tied to."""
+    project = cast(LanguageHead, decoder.head).project
+    return decoder.embedding.tokens if project is None else project
 
 
 def matrix(program: Program, module: nn.Module) -> dict[str, int]:
@@ -250,9 +257,7 @@ def _feedforward(
 
 
 def _head(program: Program, decoder: Decoder, residual: Buffer) -> None:
-    head, block = decoder.head, decoder.config.stack.block
-    if not isinstance(head, LanguageHead) or head.dense is not None:
-        raise UnsupportedModelError(f"{type(head).__name__} in the place of a plain language head")
+    head, block = cast(LanguageHead, decoder.head), decoder.config.stack.block
     norm = _norm(program, decoder.stack.final_norm, block.norm)
     program.emit(
         Op.NORM,
@@ -264,7 +269,7 @@ def _head(program: Program, decoder: Decoder, residual: Buffer) -> None:
         logit_tokens=1,
         **norm,
     )
-    vocabulary = matrix(program, decoder.embedding.tokens if head.project is None else head.project)
+    vocabulary = matrix(program, vocabulary_matrix(decoder))
     vocabulary["bias"] = program.float_address(head.bias)
     where = {"source": Buffer.NORMED, "target": Buffer.OUTPUT, "row_stride": vocabulary["out_features"]}
     program.emit(Op.LINEAR, **where, **vocabulary, logit_tokens=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from torch import nn
+from typing import Literal, TypeVar
 
 from headway.engine.bf16 import convert_to_bf16
 from headway.engine.inplace import swap_blocks
@@ -12,11 +10,13 @@ from headway.engine.int8 import GROUP, quantise
 from headway.engine.step import FastStep
 from headway.errors import ConfigError
 from headway.models.decoder import Decoder
+from headway.models.protocol import Model
 
 Stored = Literal["fp32", "bf16", "int8"]
+M = TypeVar("M", bound=Model)
 
 
-def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | None = None) -> nn.Module:
+def prepare(model: M, weights: Stored | None = None, *, group: int | None = None) -> M:
     """Returns `model` itself. `weights`: the new storage format of its matrices (None: unchanged); for int8, `group`
     inputs share a scale (None: about 64; 0: one scale per output row). Without Numba, or if the model has a part that
     cannot be compiled, it keeps its plain step, on the converted weights."""
@@ -31,22 +31,24 @@ def prepare(model: nn.Module, weights: Stored | None = None, *, group: int | Non
     if group is not None and weights != "int8":
         raise ConfigError(f"group {group} is for int8 weights only")
     swap_blocks(model, fast=True)
-    for part in model.modules():
-        if isinstance(part, Decoder):
-            part.step = FastStep(part)  # type: ignore[method-assign]
+    for decoder in _decoders(model):
+        decoder.step = FastStep(decoder)  # type: ignore[method-assign]
     return model
 
 
-def unsupported_reason(model: nn.Module) -> str | None:
+def unsupported_reason(model: Model) -> str | None:
     """Why the step of a prepared model is not compiled; None if it is, or if it has not run yet."""
-    steps = [getattr(part, "step", None) for part in model.modules()]
+    steps = [decoder.step for decoder in _decoders(model)]
     return next((step.reason for step in steps if isinstance(step, FastStep) and step.reason), None)
 
 
-def release(model: nn.Module) -> nn.Module:
+def release(model: M) -> M:
     """Restores the plain step and the plain blocks."""
     swap_blocks(model, fast=False)
-    for part in model.modules():
-        if isinstance(part, Decoder):
-            part.__dict__.pop("step", None)
+    for decoder in _decoders(model):
+        decoder.__dict__.pop("step", None)
     return model
+
+
+def _decoders(model: Model) -> list[Decoder]:
+    return [part.model for part in model.parts if part.name == "decoder"]

@@ -24,7 +24,6 @@ from headway.layers.cache import KeyValueCache
 from headway.layers.linear import Linear
 from headway.memory import keep_freed_memory
 from headway.models.decoder import Decoder
-from headway.models.heads import LanguageHead
 
 if TYPE_CHECKING:
     from headway.engine.decoding import CompiledStep
@@ -93,9 +92,9 @@ class FastStep:
 
     def _move_weights(self) -> None:
         """Moves the matrices that every step reads into huge pages."""
-        head = self.decoder.head
-        matrices = [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
-        assert isinstance(head, LanguageHead)
-        vocabulary: nn.Module = self.decoder.embedding.tokens if head.project is None else head.project
-        if not all(is_stored_in(part, self._memory) for part in (*matrices, vocabulary)):
-            self._memory = move_to_huge_pages([*matrices, vocabulary])
+        from headway.engine.lowering import vocabulary_matrix
+
+        matrices: list[nn.Module] = [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
+        matrices.append(vocabulary_matrix(self.decoder))
+        if not all(is_stored_in(part, self._memory) for part in matrices):
+            self._memory = move_to_huge_pages(matrices)

@@ -13,6 +13,7 @@ from headway.engine.bf16 import Bf16Linear, Bf16Table
 from headway.engine.int8 import GROUP, METHOD, PER_ROW, STEP, Int8Linear, Int8Table, dequantise, quantization_config
 from headway.engine.prepare import prepare
 from headway.errors import ConfigError
+from headway.models.protocol import Model
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NAMES = ("int8", "bf16", "fp16", "fp32")
@@ -112,7 +113,7 @@ def float_type(weights: Weights) -> torch.dtype:
     return torch.bfloat16 if isinstance(weights, Bf16) else torch.float32
 
 
-def convert_weights(model: nn.Module, weights: Weights | None) -> nn.Module:
+def convert_weights(model: Model, weights: Weights | None) -> Model:
     """Converts a float model in place and compiles its step; None: keeps the format."""
     if isinstance(weights, Int8):
         return prepare(model, "int8", group=weights.group)

@@ -52,7 +52,7 @@ function nearness(values) {
   const labels = range(count).map(String);
   const map = heatMap({
     ...{
-      name: "likeness",
+      name: "similarity",
       matrix: new Tensor([count, count], Float32Array.from(cosines)),
       rows: labels,
       columns: labels,
@@ -65,7 +65,7 @@ function nearness(values) {
       square: true,
     },
   });
-  return figure("likeness of positions", WORDS.likeness, map, legend("signed", 1, "cosine"));
+  return figure("similarity of positions", WORDS.similarity, map, legend("signed", 1, "cosine"));
 }
 
 // Rotary: every pair of numbers is a clock; the two hands are the token that looks and the one keyAngle at.

@@ -48,7 +48,7 @@ const WORDS = {
   untouched: `So the embeddings go into the first layer as they are.`,
   pattern: `the same for every text, beyond the end of this one. Each row is a position, each column a wave`,
   waves: `some columns of it over the positions; the dots are the tokens of this text:`,
-  likeness: `the cosine similarity of each two rows. High values near the diagonal mean that the model has learned which
+  similarity: `the cosine similarity of each two rows. High values near the diagonal mean that the model has learned which
     positions are close.`,
   clocks: `The first clocks are fast, the last slow. The dot product of two rotated pairs depends only on the angle
     between the hands, and so only on the distance of the tokens: shift both by the same amount, and nothing changes.`,

@@ -118,19 +118,19 @@ def test_offline_a_cached_snapshot_is_found(
     assert not no_network
 
 
-def test_only_data_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {}
+def test_only_data_is_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    requested: dict[str, Any] = {}
 
     def snapshot_download(repository: str, **options: Any) -> str:
-        asked.update(options, repository=repository)
+        requested.update(options, repository=repository)
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert resolve("owner/name@v1.0") == tmp_path
-    assert (asked["repository"], asked["revision"]) == ("owner/name", "v1.0")
+    assert (requested["repository"], requested["revision"]) == ("owner/name", "v1.0")
     files = ["model.safetensors", "config.json", "vocab.txt", "spiece.model", "source.spm", "chat_template.jinja"]
     others = ["pytorch_model.bin", "modeling.py", "x.pt", "x.ckpt", "model.onnx", "tf_model.h5", "handler.pkl"]
-    kept = huggingface_hub.utils.filter_repo_objects(files + others, allow_patterns=asked["allow_patterns"])
+    kept = huggingface_hub.utils.filter_repo_objects(files + others, allow_patterns=requested["allow_patterns"])
     assert list(kept) == files
 
 

@@ -62,7 +62,7 @@ def test_a_file_or_an_index_can_be_named(sharded: Path) -> None:
     assert set(TensorFiles(sharded / INDEX)) == {"a", "b"}
 
 
-def test_a_tensor_is_read_only_when_asked_for(sharded: Path) -> None:
+def test_a_tensor_is_read_on_access(sharded: Path) -> None:
     files = TensorFiles(sharded)
     (sharded / "two.safetensors").unlink()
     assert "b" in files and files.info("b").shape == (3,)
@@ -177,7 +177,7 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
         TensorFiles(tmp_path / "none")
 
 
-# protocol 0 is plain text without a mark: refused where it is called weights, but not told to be a pickle
+# protocol 0 is plain text without a signature: refused as weights, but not recognised as a pickle
 @pytest.mark.parametrize("kind", [kind for kind in PICKLES if kind != "pickle 0"])
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "last.ckpt", "model.safetensors"])
 @pytest.mark.parametrize("named", ["folder", "file"])
@@ -202,7 +202,7 @@ def test_a_pickle_as_a_shard_is_refused(sharded: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", PICKLES)
-def test_the_canary_sings_where_pickles_are_opened(kind: str, tmp_path: Path) -> None:
+def test_the_canary_runs_where_pickles_are_opened(kind: str, tmp_path: Path) -> None:
     content = io.BytesIO(PICKLES[kind](Canary(tmp_path / "sign")))
     if kind.startswith("torch"):
         torch.load(content, weights_only=False)

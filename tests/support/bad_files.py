@@ -129,7 +129,7 @@ def begun(task: str, data: Dataset, **options: Any) -> Task:
     return tasks.find(task).from_data(data.train, tokenizer=tokenizer(), options=options)
 
 
-def told(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None = None, **options: Any) -> str:
+def check_output(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None = None, **options: Any) -> str:
     """What a user sees of `headway check` and of the preparing of `headway train`, but for the model."""
     data = opened(task, path, valid=valid)
     ready = begun(task, data, **options)
@@ -151,7 +151,7 @@ REMEDIES = re.compile(
 
 def refusal(task: str, path: Path | list[Path], folder: Path, **options: Any) -> str:
     with pytest.raises(DataError) as caught:
-        told(task, path, folder, **options)
+        check_output(task, path, folder, **options)
     message = str(caught.value)
     assert message.isprintable() or "\n" not in message
     assert REMEDIES.search(message), f"what to do about it? {message}"

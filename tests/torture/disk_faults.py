@@ -42,8 +42,8 @@ def killed_in_a_save(random: Random, folder: Path) -> Trial:
     child = TrainingProcess(folder, **settings)
     child.reach(random.randint(2, 20))
     deadline = time.monotonic() + 20
-    begun = set(folder.glob("training/*"))
-    while not set(folder.glob("training/*state-*")) - begun and time.monotonic() < deadline:
+    before = set(folder.glob("training/*"))
+    while not set(folder.glob("training/*state-*")) - before and time.monotonic() < deadline:
         pass
     time.sleep(random.uniform(0, 0.005))
     assert child.kill() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""`make torture`: every fault again and again with other random numbers, for as long as asked; a table at the end."""
+"""`make torture`: every fault repeatedly with different random numbers, for a given time; prints a table."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def pair(rank: int) -> None:
     sharded(FOLDER, rank, "adam")
     changing(rank, until=5)
     faults(rank)
-    result, _ = run(FOLDER / "begun", seed=1, shard="full", resume=True, callbacks=[stop_at(9)], **RUNS["plain"])
+    result, _ = run(FOLDER / "started", seed=1, shard="full", resume=True, callbacks=[stop_at(9)], **RUNS["plain"])
     assert (result.stopped_by, result.steps) == ("SIGTERM", 9)
     held = sum(p.to_local().numel() for p in SEEN.trained.parameters())
     total = dist_sum(held)
@@ -95,9 +95,13 @@ def faults(rank: int) -> None:
                 toy.toy_fit(folder, model=model, source=source, **options)
                 raise AssertionError("the run went on")
             except TrainingError as error:
-                said = world.all_gather(str(error))
-            assert said[0] == said[1] and said[0].startswith("step 3:") and f"toy.tsv:{bad + 1}" in said[0], said
-            assert "first seen at: the loss itself;" in said[0] and f"{folder}/training/autopsy-3`" in said[0], said
+                errors = world.all_gather(str(error))
+            assert errors[0] == errors[1] and errors[0].startswith("step 3:") and f"toy.tsv:{bad + 1}" in errors[0], (
+                errors
+            )
+            assert "first seen at: the loss itself;" in errors[0] and f"{folder}/training/autopsy-3`" in errors[0], (
+                errors
+            )
             assert [path.name for path in states(folder / "training")] == ["state-2", "state-1"]
         source, options = FaultySource({(0, bad): 1e36}), {"shard": shard, "precision": "fp16", "steps": 4}
         model = toy.ToyModel(dropout=0.0)

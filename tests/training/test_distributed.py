@@ -36,7 +36,7 @@ def course(history: list[dict]) -> list[float]:
     return [value for entry in history if "loss" in entry for value in (entry["loss"], entry["norm"])]
 
 
-def alone(folder: Path, **options) -> list[float]:
+def single(folder: Path, **options) -> list[float]:
     model = toy.ToyModel(dropout=0.0, seed=options.pop("seed_of_model", 0))
     result = toy.toy_fit(folder, model=model, source=toy.ToySource(examples=21), **OPTIONS, **options)
     return course(result.history)
@@ -78,7 +78,7 @@ def no_curves(monkeypatch):
 
 
 def test_two_ranks_equal_one(tmp_path):
-    expected = alone(tmp_path / "one")
+    expected = single(tmp_path / "one")
     fork_ranks(2, lambda rank: whole(tmp_path, rank))
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
     for report in ranks:
@@ -93,7 +93,7 @@ def test_two_ranks_equal_one(tmp_path):
 
 @pytest.mark.parametrize("shard", DEATHS)
 def test_a_rank_that_died_in_the_middle_of_a_step_does_not_change_the_result(shard, tmp_path):
-    """With dropout; the second rank or the first dies at step 10, the other one ends with an error, and both begin anew
+    """With dropout; the second rank or the first dies at step 10, the other one ends with an error, and both restart
     from step 8."""
     options, dead = {**OPTIONS, "shard": shard}, DEATHS[shard]
     sure, run = tmp_path / "sure", tmp_path / "killed"
@@ -111,11 +111,11 @@ def test_a_rank_that_died_in_the_middle_of_a_step_does_not_change_the_result(sha
 
 
 def test_one_rank_until_step_3_two_until_9_one_to_the_end(tmp_path):
-    expected, run = alone(tmp_path / "one"), tmp_path / "begun"
-    assert len(alone(run, callbacks=[stop_at(3)])) == 2 * 3
+    expected, run = single(tmp_path / "one"), tmp_path / "started"
+    assert len(single(run, callbacks=[stop_at(3)])) == 2 * 3
     fork_ranks(2, lambda rank: go_on_until_nine(run))
     assert not torch.allclose(weights(run), weights(tmp_path / "one"), atol=TOLERANCE)
-    assert alone(run, resume=True, seed_of_model=5) == pytest.approx(expected, abs=TOLERANCE)
+    assert single(run, resume=True, seed_of_model=5) == pytest.approx(expected, abs=TOLERANCE)
     assert torch.allclose(weights(run), weights(tmp_path / "one"), atol=TOLERANCE)
     log = (run / "training" / "metrics.jsonl").read_text()
     assert "saved by 1 ranks, resumed by 2" in log and "saved by 2 ranks, resumed by 1" in log

@@ -38,7 +38,7 @@ def close(one: dict, two: dict, *, tolerance: float = WEIGHTS) -> bool:
 
 def test_shards_equal_one_process(tmp_path):
     plain = ours.RUNS["plain"]
-    ours.run(tmp_path / "begun", callbacks=[ours.stop_at(3)], **plain)
+    ours.run(tmp_path / "started", callbacks=[ours.stop_at(3)], **plain)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}
     command = [sys.executable, HERE / "fsdp_run.py", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=env, check=False)
@@ -60,8 +60,8 @@ def test_shards_equal_one_process(tmp_path):
                 assert close(kept, spread["optimizer"][part]["state"][place])
 
     # One rank until step 3, two with shards until 9, one again to the end.
-    before = load_state(states(tmp_path / "begun" / "training")[0])["model"]
-    result, model = ours.run(tmp_path / "begun", seed=2, resume=True, **plain)
+    before = load_state(states(tmp_path / "started" / "training")[0])["model"]
+    result, model = ours.run(tmp_path / "started", seed=2, resume=True, **plain)
     expected, _ = ours.run(tmp_path / "undisturbed", **plain)
     assert course(result.history) == pytest.approx(course(expected.history), abs=TOLERANCE)
     assert not close(before, model.state_dict())

@@ -148,7 +148,7 @@ def test_states_by_time(tmp_path, monkeypatch):
 
 def test_saving_by_the_clock_costs_at_most_three_percent(tmp_path, monkeypatch):
     """A save takes 3 s here, so states are saved every 100 s instead of 30, with a warning."""
-    now, saved, said = [0.0], [], []
+    now, saved, warnings = [0.0], [], []
     monkeypatch.setattr(loop, "monotonic", lambda: now[0])
     save = loop.save_state
 
@@ -160,11 +160,11 @@ def test_saving_by_the_clock_costs_at_most_three_percent(tmp_path, monkeypatch):
     clock = SimpleNamespace(
         on_step=lambda status: now.__setitem__(0, now[0] + 10),
         on_save=lambda status, path: saved.append(status.step),
-        on_warning=lambda status, message: said.append(message),
+        on_warning=lambda status, message: warnings.append(message),
     )
     result = toy.toy_fit(tmp_path, save_every="30s", callbacks=[clock], steps=33)
     assert saved == [3, 13, 23, 33]
-    assert said == ["a save takes 3.0 s: states are 100 s apart, to cost no more than 3%"]
+    assert warnings == ["a save takes 3.0 s: states are 100 s apart, to cost no more than 3%"]
     assert not any("warning" in entry for entry in result.history)
 
 

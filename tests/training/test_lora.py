@@ -46,14 +46,14 @@ IDS = torch.arange(10).view(2, 5)
 
 
 def disturb(model: nn.Module) -> None:
-    """Give every learnt parameter another value, as training would."""
+    """Change every trainable parameter, as training would."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
 
 
-def test_an_adapted_model_starts_as_the_model_it_adapts() -> None:
+def test_an_adapted_model_initially_computes_the_same() -> None:
     model = Toy()
     before = model(IDS)
     names = add_lora(model, rank=2, alpha=4, dropout=0.5)
@@ -63,7 +63,7 @@ def test_an_adapted_model_starts_as_the_model_it_adapts() -> None:
     assert not torch.equal(model(IDS), before)
 
 
-def test_only_adapters_and_what_was_asked_for_learn() -> None:
+def test_only_adapters_and_also_train_are_trainable() -> None:
     model = Toy()
     total = count_trainable(model).total
     add_lora(model, rank=2, targets=["query", "value"], also_train=["classes"])
@@ -200,7 +200,7 @@ def test_adapters_are_added_once() -> None:
     add_lora(model)
 
 
-def test_freezing_reports_what_still_learns() -> None:
+def test_freezing_reports_what_is_trainable() -> None:
     model = Toy()
     total = count_trainable(model).total
     report = freeze(model, ["tokens", "blocks.0"])

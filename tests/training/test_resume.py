@@ -154,7 +154,7 @@ def test_changed_data_is_refused_by_name(tmp_path):
         toy.toy_fit(tmp_path, source=changed, resume=True)
 
 
-def test_changed_settings_are_refused_or_told(tmp_path):
+def test_changed_settings_are_refused_or_reported(tmp_path):
     toy.toy_fit(tmp_path, callbacks=[StopAt(3)])
     with pytest.raises(TrainingError, match="seed was 0 and is now 1"):
         toy.toy_fit(tmp_path, resume=True, seed=1)

@@ -16,7 +16,7 @@ def test_a_value_equals_itself(value):
 
 
 @pytest.mark.parametrize(
-    "left,right,said",
+    "left,right,message",
     [
         ({"a": [1, 2]}, {"a": [1, 3]}, "a[1]: 2 and 3"),
         ({"a": 1}, {"a": 1, "b": 2}, "'b'"),
@@ -29,8 +29,8 @@ def test_a_value_equals_itself(value):
         (torch.zeros(2, 1), torch.zeros(1, 2), "(2, 1) and"),
     ],
 )
-def test_the_first_difference_is_named(left, right, said):
-    assert said in first_difference(left, right)
+def test_the_first_difference_is_named(left, right, message):
+    assert message in first_difference(left, right)
 
 
 def test_clock_entries_of_a_log_are_removed():

@@ -107,11 +107,11 @@ CASES = {
 
 @pytest.mark.parametrize("place", CASES)
 def test_a_forged_field_is_named(run, tmp_path, place):
-    value, said = CASES[place]
+    value, message = CASES[place]
     with pytest.raises(TrainingError) as caught:
         resumed(run, tmp_path / "run", put(read(run), place, value))
     text = str(caught.value)
-    assert text.startswith(f"{tmp_path}/run/training/state-2/state.json: {said}") and "Remove state-2" in text
+    assert text.startswith(f"{tmp_path}/run/training/state-2/state.json: {message}") and "Remove state-2" in text
 
 
 def test_a_position_beyond_the_epoch_and_an_optimiser_state_of_other_shapes(run, tmp_path):
@@ -161,7 +161,10 @@ def test_a_step_dump_with_a_wrong_field_is_refused(tmp_path):
     path = tmp_path / "training" / "autopsy-2"
     path.rename(path.with_name("state-2"))  # where `forge` looks
     form = read(tmp_path)
-    for place, said in {"facts/step": "facts: missing key 'step'", "batch/where": "batch: missing key 'where'"}.items():
+    for place, message in {
+        "facts/step": "facts: missing key 'step'",
+        "batch/where": "batch: missing key 'where'",
+    }.items():
         folder = forge(tmp_path, put(form, place, MISSING))
-        with pytest.raises(TrainingError, match=rf"state\.json: {said}"):
+        with pytest.raises(TrainingError, match=rf"state\.json: {message}"):
             replay(folder, toy.ToyModel(), loss=toy.toy_loss, device=torch.device("cpu"))

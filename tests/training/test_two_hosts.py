@@ -79,12 +79,12 @@ def test_two_hosts_train_what_one_process_does(hosts: list[str], tmp_path: Path)
     ]
     try:
         one = train("translate", tmp_path / "mine.tsv", out=tmp_path / "one", steps=4, settings=SETTINGS)
-        said = [host.communicate(timeout=500) for host in running]
+        output = [host.communicate(timeout=500) for host in running]
     finally:
         for host in running:
             host.kill()
-    assert [host.returncode for host in running] == [0, 0], said
-    assert "saved in two" in said[0][0] and said[1][0] == "", "only the first process of the first host speaks"
+    assert [host.returncode for host in running] == [0, 0], output
+    assert "saved in two" in output[0][0] and output[1][0] == "", "only the first process of the first host speaks"
 
     alone, together = log(tmp_path / "one"), log(tmp_path / "two")
     assert [list(entry) for entry in alone] == [list(entry) for entry in together]

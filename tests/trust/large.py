@@ -1,4 +1,4 @@
-"""`make trust-large`: a corpus larger than the memory it may take is prepared, killed half-way, and goes on.
+"""`make trust-large`: a corpus larger than the memory it may take is prepared, killed half-way, and resumed.
 
 python tests/trust/large.py --gigabytes 5
 """
@@ -58,7 +58,7 @@ def main() -> int:
         print("failed: " + ("it was not killed" if killed is not None else "it did not come to its end"))
         return 1
     print(f"corpus          {corpus.stat().st_size / 2**30:.2f} GiB in one file")
-    print(f"killed at       example {half:,}; went on from {done['begun_at']:,}")
+    print(f"killed at       example {half:,}; resumed from {done['begun_at']:,}")
     print(f"prepared        {done['examples']:,} examples, {done['values']:,} tokens")
     print(f"second process  {done['seconds']:,} s, of which the vocabulary {done['vocabulary_seconds']:,} s")
     print(f"memory          {done['megabytes']:,} MB above its beginning (cap {given.cap:,} MB)")

@@ -11,7 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.bad_files import EVERY, FORMATS, ODD, WRITERS, is_running, line_of, refusal, rows_of, sound, told, write
+from support.bad_files import (
+    EVERY,
+    FORMATS,
+    ODD,
+    WRITERS,
+    check_output,
+    is_running,
+    line_of,
+    refusal,
+    rows_of,
+    sound,
+    write,
+)
 
 from headway.errors import DataError
 
@@ -27,7 +39,7 @@ def test_the_sound_file_is_read_to_its_end(task: str, kind: str, tmp_path: Path)
         assert "".join(row["text"] for row in rows) == sound(task, kind)
     else:
         assert len(rows) == 40
-    assert ("characters, held out" if is_running(task, kind) else "examples ") in told(task, path, tmp_path)
+    assert ("characters, held out" if is_running(task, kind) else "examples ") in check_output(task, path, tmp_path)
 
 
 # ---------------------------------------------------------------------------------------- 11, 12: bytes
@@ -111,12 +123,12 @@ def test_old_line_ends_are_read_or_named(task: str, kind: str, tmp_path: Path) -
 def test_blank_lines_are_counted(task: str, kind: str, tmp_path: Path) -> None:
     lines = sound(task, kind).splitlines(keepends=True)
     path = write(tmp_path, f"x.{kind}", "".join(["\n", *lines[:4], "\n", "  \n", *lines[4:], "\n"]))
-    said = told(task, path, tmp_path)
+    report = check_output(task, path, tmp_path)
     if is_running(task, kind):
         assert "".join(row["text"] for row in rows_of(task, path)) == path.read_text()
     else:
         assert len(rows_of(task, path)) == 40
-        assert re.search(r"skipped\s+4 blank lines", said), said
+        assert re.search(r"skipped\s+4 blank lines", report), report
 
 
 # ---------------------------------------------------------------------------------------- 14: gzip
@@ -143,5 +155,5 @@ def test_what_is_no_plain_file_is_refused(task: str, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path / "none.csv", Path("a text, not a path. " * 40), Path("a\0b")):
         with pytest.raises(DataError) as caught:
-            told(task, path, tmp_path)
+            check_output(task, path, tmp_path)
         assert str(caught.value).startswith(str(path)[:200])

@@ -1,5 +1,5 @@
 """TRUST 15–20: every kind of bad record, for every text task, is an error with file, line, field and remedy, or is
-counted and told before training."""
+counted and reported before training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_files import EVERY, FORMATS, WRITERS, example, line_of, refusal, sound, told, write
+from support.bad_files import EVERY, FORMATS, WRITERS, check_output, example, line_of, refusal, sound, write
 
 # ---------------------------------------------------------------------------------------- 15: JSON
 
@@ -102,10 +102,10 @@ def test_labels_that_may_be_one_or_none_are_listed(tmp_path: Path) -> None:
         "some text four,nan",
         "some text five,",
     ]
-    said = told("classify", write(tmp_path, "x.csv", "\n".join(lines)), tmp_path)
-    assert "Labels that differ only in spelling: 'Calm' / 'calm' / 'calm '" in said
-    assert re.search(r"Labels that look like a missing value: '' \(\d\), 'nan' \(1\)", said), said
-    assert re.search(r"label is empty in \d examples, first at .*x\.csv:\d+", said)
+    report = check_output("classify", write(tmp_path, "x.csv", "\n".join(lines)), tmp_path)
+    assert "Labels that differ only in spelling: 'Calm' / 'calm' / 'calm '" in report
+    assert re.search(r"Labels that look like a missing value: '' \(\d\), 'nan' \(1\)", report), report
+    assert re.search(r"label is empty in \d examples, first at .*x\.csv:\d+", report)
 
 
 # ---------------------------------------------------------------------------------------- 17: labels
@@ -122,18 +122,18 @@ def test_rare_and_common_labels_are_named_with_the_baseline(tmp_path: Path) -> N
     rows = [{"text": f"message number {i}", "label": "common"} for i in range(98)]
     rows += [{"text": "an odd one", "label": "rare"}, {"text": "an odder one", "label": "rarer"}]
     both = write(tmp_path, "valid.jsonl", WRITERS["jsonl"](rows[:1]))
-    said = told("classify", write(tmp_path, "x.jsonl", WRITERS["jsonl"](rows)), tmp_path, valid=both)
-    assert "2 labels have one example: 'rare', 'rarer'" in said
-    assert "98.0% have the label 'common'; accuracy alone is misleading" in said
-    assert "baseline     always 'common': accuracy 98.0%" in said
+    report = check_output("classify", write(tmp_path, "x.jsonl", WRITERS["jsonl"](rows)), tmp_path, valid=both)
+    assert "2 labels have one example: 'rare', 'rarer'" in report
+    assert "98.0% have the label 'common'; accuracy alone is misleading" in report
+    assert "baseline     always 'common': accuracy 98.0%" in report
 
 
 @pytest.mark.parametrize(("task", "kind"), [("classify", "csv"), ("tag", "jsonl")])
 def test_a_label_that_was_never_learned_is_named(task: str, kind: str, tmp_path: Path) -> None:
     train = write(tmp_path, f"x.{kind}", sound(task, kind))
     valid = write(tmp_path, f"v.{kind}", sound(task, kind).replace("loud", "mute").replace("B-DRINK", "B-FOOD"))
-    said = told(task, train, tmp_path, valid=valid)
-    assert re.search(rf"Unknown label '(mute|B-FOOD)': \d+ times, first at .*v\.{kind}:\d+", said), said
+    report = check_output(task, train, tmp_path, valid=valid)
+    assert re.search(rf"Unknown label '(mute|B-FOOD)': \d+ times, first at .*v\.{kind}:\d+", report), report
 
 
 # ---------------------------------------------------------------------------------------- 18: parallel files
@@ -142,7 +142,7 @@ def test_a_label_that_was_never_learned_is_named(task: str, kind: str, tmp_path:
 @pytest.mark.parametrize("task", ["translate", "summarize", "embed"])
 def test_parallel_files_of_different_length_are_refused_with_both_counts(task: str, tmp_path: Path) -> None:
     one, two = (write(tmp_path, f"x.{end}", "".join(f"{end} {i}\n" for i in range(40))) for end in ("en", "de"))
-    assert told(task, [one, two], tmp_path)
+    assert check_output(task, [one, two], tmp_path)
     two.write_text(two.read_text() + "one more\n")
     message = refusal(task, [one, two], tmp_path)
     assert f"{one} has 40 lines but {two} has 41" in message
@@ -153,7 +153,9 @@ def test_parallel_files_of_different_length_are_refused_with_both_counts(task: s
 def test_a_blank_side_is_counted(tmp_path: Path) -> None:
     one = write(tmp_path, "x.en", "".join(f"en {i}\n" for i in range(40)))
     two = write(tmp_path, "x.de", "".join(f"de {i}\n" if i % 10 else "\n" for i in range(40)))
-    assert re.search(r"target is empty in \d examples, first at .*x\.en:\d+", told("translate", [one, two], tmp_path))
+    assert re.search(
+        r"target is empty in \d examples, first at .*x\.en:\d+", check_output("translate", [one, two], tmp_path)
+    )
 
 
 # ---------------------------------------------------------------------------------------- tags and answers
@@ -198,7 +200,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("fault", ANSWERS)
 @pytest.mark.parametrize("kind", ["json", "jsonl"])
-def test_answers_that_are_not_where_they_are_said_to_be(fault: str, kind: str, tmp_path: Path) -> None:
+def test_answers_at_wrong_offsets(fault: str, kind: str, tmp_path: Path) -> None:
     answers, pattern = ANSWERS[fault]
     rows = [example("answer", i) for i in range(40)]
     for i in range(12, 24):
@@ -243,11 +245,13 @@ def test_what_is_too_long_is_counted_before_training_or_refused(task: str, tmp_p
         if task == "tag":
             rows[i]["tags"] = ["O"] * len(rows[i]["words"])
     path = write(tmp_path, "x.jsonl", WRITERS["jsonl"](rows))
-    said = told(task, path, tmp_path, overflow="truncate")
+    report = check_output(task, path, tmp_path, overflow="truncate")
     part = LONG[task]
     assert re.search(rf"{part}: \d+ examples \(\d+\.\d%\) are longer than [\d,]+ tokens and would be cut; the longest "
-                     r"has [\d,]+ at .*x\.jsonl:(2\d|30)\.", said), said  # fmt: skip
-    assert re.search(rf"{part}: \d+ of \d+ cut to \d+ tokens .*the longest had \d+ \(.*x\.jsonl:(2\d|30)\)", said), said
+                     r"has [\d,]+ at .*x\.jsonl:(2\d|30)\.", report), report  # fmt: skip
+    assert re.search(rf"{part}: \d+ of \d+ cut to \d+ tokens .*the longest had \d+ \(.*x\.jsonl:(2\d|30)\)", report), (
+        report
+    )
     message = refusal(task, path, tmp_path / "again", overflow="error")
     assert re.search(rf"x\.jsonl:\d+: {part} has \d+ tokens, the model takes \d+; shorten it", message), message
 
@@ -257,16 +261,16 @@ def test_repeated_and_shared_examples_are_counted(task: str, tmp_path: Path) -> 
     text = sound(task, "jsonl")
     path = write(tmp_path, "x.jsonl", text + text)
     valid = write(tmp_path, "v.jsonl", sound(task, "jsonl", count=8))
-    said = told(task, path, tmp_path, valid=valid)
-    assert "40 examples repeat an earlier input" in said
-    assert "8 held-out examples (100.0%) are also in training" in said
+    report = check_output(task, path, tmp_path, valid=valid)
+    assert "40 examples repeat an earlier input" in report
+    assert "8 held-out examples (100.0%) are also in training" in report
 
 
 def test_contradictions_are_counted(tmp_path: Path) -> None:
     text = sound("classify", "csv") + sound("classify", "csv").partition("\n")[2].replace("loud", "calm")
     valid = write(tmp_path, "v.csv", sound("classify", "csv", count=3))
-    said = told("classify", write(tmp_path, "x.csv", text), tmp_path, valid=valid)
-    assert "20 inputs occur with different labels" in said
+    report = check_output("classify", write(tmp_path, "x.csv", text), tmp_path, valid=valid)
+    assert "20 inputs occur with different labels" in report
 
 
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:

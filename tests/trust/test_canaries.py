@@ -1,5 +1,5 @@
-"""TRUST 23–28 and 33: nothing that lies in a file is ever run, nothing it says is believed unchecked, and nobody is
-called. Every file that Headway writes is replaced by canaries, one after the other, and everything is opened again."""
+"""TRUST 23–28 and 33: no file makes code run, every value in a file is validated, the network is not used. Each file
+that Headway writes is replaced by a canary, a pickle that leaves a trace when opened, and is used again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run folder, with all that a run leaves."""
+    """A run folder with every file that a run writes."""
     folder = tmp_path_factory.mktemp("canaries") / "run"
     data = folder.parent / "x.csv"
     data.write_text(sound("classify", "csv"), encoding="utf-8")
@@ -57,7 +57,7 @@ def copy(run: Path, tmp_path: Path) -> Path:
 
 
 def opened_again(folder: Path, name: str) -> str:
-    """What is answered when a file of a run is used again: the model is run, or the run is gone on with."""
+    """The outcome of using a file of a run again: the model is run, or the run is resumed."""
     try:
         if name.startswith("training/"):
             return f"done: {jobs.resume(folder).result.steps} steps"
@@ -67,18 +67,18 @@ def opened_again(folder: Path, name: str) -> str:
 
 
 def reseal(folder: Path) -> None:
-    """Makes the manifests of states agree with their files again, as a forger would."""
+    """Makes the manifests of states agree with their files again, as an attacker would."""
     import hashlib
 
     for manifest in folder.rglob("manifest.json"):
         try:
-            said = json.loads(manifest.read_bytes())
+            content = json.loads(manifest.read_bytes())
         except (ValueError, RecursionError):
             continue
-        for name, entry in said.get("files", {}).items() if isinstance(said, dict) else ():
+        for name, entry in content.get("files", {}).items() if isinstance(content, dict) else ():
             data = (manifest.parent / name).read_bytes()
             entry.update({"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
-        manifest.write_text(json.dumps(said))
+        manifest.write_text(json.dumps(content))
 
 
 def replaced(run: Path, folder: Path, name: str, content: bytes) -> Path:
@@ -89,7 +89,7 @@ def replaced(run: Path, folder: Path, name: str, content: bytes) -> Path:
 
 
 def test_no_file_of_a_run_is_ever_unpickled(run: Path, tmp_path: Path) -> None:
-    """Each file becomes a pickle of some kind, with checksums that agree; it is used again; no canary sings."""
+    """Each file becomes a pickle of some kind, with matching checksums, and is used again; no canary runs."""
     sign, names = tmp_path / "sang", files_of(run)
     assert {"config.json", "model.safetensors", "headway.json", "tokenizer.json", "training/plan.json"} <= set(names)
     assert any(name.startswith("training/state-") for name in names)
@@ -103,7 +103,7 @@ def test_no_file_of_a_run_is_ever_unpickled(run: Path, tmp_path: Path) -> None:
         shutil.rmtree(folder)
 
 
-def test_the_canary_sings_where_pickles_are_opened_and_the_watch_hears_it(tmp_path: Path) -> None:
+def test_the_canary_runs_where_pickles_are_opened_and_is_noticed(tmp_path: Path) -> None:
     for number, (kind, make) in enumerate(PICKLES.items()):
         path = tmp_path / f"{number}.bin"
         path.write_bytes(make(Canary(tmp_path / f"sang {number}")))
@@ -128,8 +128,8 @@ HOSTILE = {
 }
 
 
-def test_no_file_of_a_run_brings_another_error(run: Path, tmp_path: Path) -> None:
-    """Damaged or hostile, it is refused by a HeadwayError or is not needed, also with checksums that agree."""
+def test_no_file_of_a_run_raises_another_error(run: Path, tmp_path: Path) -> None:
+    """Damaged or hostile, it is refused by a HeadwayError or is not needed, also with matching checksums."""
     contents = cycle(HOSTILE.items())
     for name in files_of(run):
         for _ in range(1 if name.startswith("training/") else 3):
@@ -188,9 +188,9 @@ def test_a_task_that_is_none_is_refused(task: Any, copy: Path) -> None:
      ("overflow", "ignore"), ("code", "import os"), ("tokenizer", "x"), ("counts", {"a": 1})],
 )  # fmt: skip
 def test_a_task_s_options_are_checked_by_name(option: str, value: Any, copy: Path) -> None:
-    said = json.loads((copy / "headway.json").read_text())
-    said["options"][option] = value
-    (copy / "headway.json").write_text(json.dumps(said))
+    content = json.loads((copy / "headway.json").read_text())
+    content["options"][option] = value
+    (copy / "headway.json").write_text(json.dumps(content))
     with pytest.raises(HeadwayError, match=option):
         headway.load(copy)
 
@@ -266,7 +266,7 @@ def test_no_command_uses_the_network(run: Path, tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith("quiet")
 
 
-def test_the_trap_would_snap() -> None:
+def test_the_network_guard_works() -> None:
     asks = OFFLINE.split("from headway")[0] + "import socket\nsocket.create_connection(('127.0.0.1', 9))"
     done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True)
     assert "the network was used: socket" in done.stderr

@@ -1,4 +1,4 @@
-"""Faults as a person meets them at the command line: what is said, what is kept, what the process ends with."""
+"""Faults at the command line: messages, files kept, exit codes."""
 
 import shutil
 from pathlib import Path
@@ -50,19 +50,19 @@ def test_a_step_that_is_not_finite_can_be_replayed(data: Path, tmp_path: Path, l
     explosive = {**SMALL, "lr": 1e20, "optimizer": "adamw", "warmup": 0, "clip": 0, "save_every": 1, "eval_every": 0}
     with pytest.raises(TrainingError) as caught:
         train("classify", data, out=run, steps=20, settings=explosive, lora=lora)
-    said = str(caught.value)
-    assert "things.tsv:" in said and "The weights were not updated" in said
-    step = int(said.removeprefix("step ").partition(":")[0])
+    message = str(caught.value)
+    assert "things.tsv:" in message and "The weights were not updated" in message
+    step = int(message.removeprefix("step ").partition(":")[0])
     path = run / "training" / f"autopsy-{step}"
-    assert f"`headway replay {path}`" in said
+    assert f"`headway replay {path}`" in message
     again = replay(path)
-    assert again.reproduced and f"first seen at: {again.first_nonfinite};" in said and again.step == step
+    assert again.reproduced and f"first seen at: {again.first_nonfinite};" in message and again.step == step
     code, output = headway("replay", path)
     assert code == 0 and f"first not finite now:        {again.first_nonfinite}" in output and "things.tsv:" in output
-    assert {place in said for place in again.where[:3]} == {True}
+    assert {place in message for place in again.where[:3]} == {True}
 
 
-def test_an_autopsy_is_checked_before_it_is_believed(data: Path, tmp_path: Path) -> None:
+def test_a_step_dump_is_verified_before_it_is_used(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     explosive = {**SMALL, "lr": 1e20, "optimizer": "adamw", "warmup": 0, "clip": 0}
     with pytest.raises(TrainingError, match="autopsy"):
@@ -82,21 +82,21 @@ def test_an_autopsy_is_checked_before_it_is_believed(data: Path, tmp_path: Path)
 # going on
 
 
-def test_a_run_killed_before_its_first_state_begins_again(data: Path, tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_state_starts_again(data: Path, tmp_path: Path) -> None:
     options = {"steps": 4, "settings": {**SMALL, "save_every": 2, "eval_every": 0}}
     whole = train("classify", data, out=tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         train("classify", data, out=tmp_path / "run", callbacks=[Stop(at=1)], **options)
     assert not states(tmp_path / "run" / "training")
-    said: list[str] = []
-    again = resume(tmp_path / "run", say=said.append)
-    assert any("no state had been saved yet" in line for line in said)
+    message: list[str] = []
+    again = resume(tmp_path / "run", say=message.append)
+    assert any("no state had been saved yet" in line for line in message)
     assert again.result.steps == whole.result.steps == 4
     assert compare(tmp_path / "whole", tmp_path / "run") == dict.fromkeys(compare(tmp_path / "whole", tmp_path / "run"))
 
 
 class Stop:
-    """Ends the run without a word, as a crash would."""
+    """Ends the run without an error message, as a crash would."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -155,7 +155,7 @@ def test_verify_resume_refuses_the_clock(data: Path, tmp_path: Path) -> None:
             verify_resume(plan, tmp_path, kills=1, seed=0)
 
 
-def test_a_run_that_fails_by_itself_is_told(data: Path, tmp_path: Path) -> None:
+def test_a_run_that_fails_is_reported(data: Path, tmp_path: Path) -> None:
     plan = make_plan("classify", data, steps=8, settings={**SMALL, "lr": 1e20, "clip": 0, "optimizer": "adamw"})
     with pytest.raises(TrainingError, match="failed by itself"):
         verify_resume(plan, tmp_path, kills=1, seed=0)

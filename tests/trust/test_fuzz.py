@@ -1,4 +1,4 @@
-"""A small part of `make fuzz`, from a fixed seed: every reader under fire, and proof that a fault would be found."""
+"""A small part of `make fuzz`, from a fixed seed: all readers, and controls that show a fault would be found."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ INPUTS = {"few": 4_000, "many": 12_000}  # in all, shared out as `make fuzz` doe
 
 @pytest.mark.parametrize("budget", ["few", pytest.param("many", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_only_errors_of_our_own(target: Target, budget: str, tmp_path: Path) -> None:
+def test_only_headway_errors(target: Target, budget: str, tmp_path: Path) -> None:
     inputs = round(INPUTS[budget] * target.share / sum(each.share for each in TARGETS))
     outcome = fire(target, inputs=max(inputs, 60), seed=1, folder=tmp_path)
     assert not outcome.crashes, "\n".join(crash.trace for crash in outcome.crashes.values())
     assert outcome.read, "a target that is always answered alike is not being tested"
-    if target.name == "store index":  # used or prepared anew: `read_store` says what that means
+    if target.name == "store index":  # used or prepared again, see `read_store`
         assert outcome.ways == 2 and outcome.read == outcome.inputs
-    elif target.name == "store progress":  # the same examples, or told that the mark is damaged
+    elif target.name == "store progress":  # the same examples, or an error that the progress file is damaged
         assert outcome.ways == 2 and outcome.refused
     else:
         assert outcome.refused and outcome.ways > 5
 
 
 def planted(path: Path) -> object:
-    """A reader that fails on a nested list under one key, as a careless one would."""
+    """A reader that fails on a nested list under one key, without validation."""
     try:
         value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -54,7 +54,7 @@ def test_a_planted_fault_is_found_and_its_input_kept(tmp_path: Path) -> None:
             planted(tmp_path / "x.json")
 
 
-def believing(counter: TruncationCounter, state: Any) -> bool:
+def unchecked(counter: TruncationCounter, state: Any) -> bool:
     counter.seen, counter.cut, counter.limit, counter.worst = (
         state[part] for part in ("seen", "cut", "limit", "worst")
     )
@@ -63,18 +63,18 @@ def believing(counter: TruncationCounter, state: Any) -> bool:
 
 PLANTED = [
     ("store index", "headway.data.store.is_intact", lambda *_: True),
-    ("store index", "headway.data.truncation.TruncationCounter.load_state_dict", believing),
+    ("store index", "headway.data.truncation.TruncationCounter.load_state_dict", unchecked),
     ("store progress", "headway.data.store_writer.is_intact", lambda *_: True),
 ]
 
 
-@pytest.mark.parametrize("file,name,believed", PLANTED, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_store_that_believes_what_it_reads_is_found(
-    file: str, name: str, believed: Any, tmp_path: Path, monkeypatch: Any
+@pytest.mark.parametrize("file,name,replacement", PLANTED, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_store_without_validation_is_found(
+    file: str, name: str, replacement: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     target = next(target for target in TARGETS if target.name == file)
     target.read(_written(tmp_path / target.file, target.seeds[0]))  # what it is compared with is prepared soundly
-    monkeypatch.setattr(name, believed)
+    monkeypatch.setattr(name, replacement)
     assert fire(target, inputs=150, seed=1, folder=tmp_path).crashes
 
 

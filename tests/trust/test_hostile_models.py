@@ -1,5 +1,5 @@
-"""TRUST 25, 26 and 28: a model folder's sizes are believed only when they can be, before memory is taken; its tokenizer
-cannot blow up; and special tokens that a person types, or that data holds, are plain text."""
+"""TRUST 25, 26 and 28: sizes in a model folder are validated before memory is allocated; a tokenizer cannot take
+unbounded time; special tokens in inputs or data are plain text."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ for folder in sys.argv[2:]:
     before, began = peak(), time.process_time()
     try:
         headway.load(folder)
-        said = "read"
+        outcome = "read"
     except HeadwayError as error:
-        said = str(error)[:300]
-    out[folder] = [said, peak() - before, time.process_time() - began]
+        outcome = str(error)[:300]
+    out[folder] = [outcome, peak() - before, time.process_time() - began]
 print(json.dumps(out))
 """
 
@@ -63,9 +63,9 @@ def test_a_config_with_absurd_sizes_takes_no_memory_and_no_time(tmp_path: Path) 
         folders[name] = str(folder)
     command = [sys.executable, "-c", MEASURE, str(sound_one), *(folders[name] for name in BOMBS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for folder, (said, megabytes, seconds) in json.loads(done.stdout).items():
-        assert said != "read", folder
-        assert megabytes < 100 and seconds < 1, (folder, said, megabytes, seconds)
+    for folder, (outcome, megabytes, seconds) in json.loads(done.stdout).items():
+        assert outcome != "read", folder
+        assert megabytes < 100 and seconds < 1, (folder, outcome, megabytes, seconds)
 
 
 def tokenizer_with(folder: Path, **parts: Any) -> Path:

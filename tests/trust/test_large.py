@@ -32,23 +32,27 @@ from headway.data.dataset import open_files
 from headway.errors import DataError
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) // 1024
-before, said = peak(), {}
+before, answers = peak(), {}
 for task, fields, running, path in json.loads(sys.argv[1]):
     try:
         data = open_files(path, fields=fields, columns={}, running=running)
-        said[path] = f"read {sum(1 for row in data.train())}"
+        answers[path] = f"read {sum(1 for row in data.train())}"
     except DataError as error:
-        said[path] = str(error)
-print(json.dumps([said, peak() - before]))
+        answers[path] = str(error)
+print(json.dumps([answers, peak() - before]))
 """
 
 
 def probe(files: dict[str, Path]) -> tuple[dict[str, str], int]:
     """What each file was answered with, and how many megabytes that took at most."""
-    asked = [(task, tasks.find(task).fields, tasks.find(task).running_text, str(path)) for task, path in files.items()]
-    done = subprocess.run([sys.executable, "-c", PROBE, json.dumps(asked)], capture_output=True, text=True, check=True)
-    said, megabytes = json.loads(done.stdout)
-    return said, megabytes
+    requested = [
+        (task, tasks.find(task).fields, tasks.find(task).running_text, str(path)) for task, path in files.items()
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(requested)], capture_output=True, text=True, check=True
+    )
+    answers, megabytes = json.loads(done.stdout)
+    return answers, megabytes
 
 
 def test_a_line_of_200_megabytes_within_the_cap(tmp_path: Path) -> None:
@@ -63,8 +67,8 @@ def test_a_line_of_200_megabytes_within_the_cap(tmp_path: Path) -> None:
     files = {task: tmp_path / f"{task}.{kind}" for task, kind in kinds.items()}
     for path in files.values():
         os.link(whole, path)
-    said, megabytes = probe(files)
-    for path, answer in said.items():
+    answers, megabytes = probe(files)
+    for path, answer in answers.items():
         if path.endswith(".txt"):
             assert answer == "read 2881", path  # nine tenths of 200 MB in pieces of 64 KB
         else:
@@ -84,8 +88,8 @@ def test_a_gigabyte_in_a_megabyte_within_the_cap(tmp_path: Path) -> None:
         path.write_bytes(member * 100)  # a file of many members is one file
         assert path.stat().st_size < 5 << 20
         files[task] = path
-    said, megabytes = probe(files)
-    for path, answer in said.items():
+    answers, megabytes = probe(files)
+    for path, answer in answers.items():
         refused = "longer than 16,777,216 bytes" if "answer" in path else "unpacks to over"
         assert answer.startswith(path) and refused in answer, answer
     assert megabytes < CAP
@@ -250,10 +254,10 @@ def test_forged_progress_cannot_reach_files_elsewhere(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"precious" * 100)
     place = half_done(tmp_path / "s")
-    said = checksums.read_checksummed(place / store_writer.PROGRESS)
-    assert said is not None
-    said["files"]["../mine"] = {"bytes": 3, "checksum": ""}
-    checksums.write_checksummed(place / store_writer.PROGRESS, said)
+    answers = checksums.read_checksummed(place / store_writer.PROGRESS)
+    assert answers is not None
+    answers["files"]["../mine"] = {"bytes": 3, "checksum": ""}
+    checksums.write_checksummed(place / store_writer.PROGRESS, answers)
     with store_writer.StoreWriter(tmp_path / "s", key="k") as writing:
         assert writing.count == 0
     assert mine.read_bytes() == b"precious" * 100

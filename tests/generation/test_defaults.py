@@ -181,10 +181,15 @@ def test_defaults_are_written_back(tmp_path: Path) -> None:
 
 
 def test_a_model_trained_further_keeps_the_token_ids_and_searches_as_its_task_says(tmp_path: Path) -> None:
-    folder = published(tmp_path / "model", *ENCODER_DECODERS[5])
-    kept = headway.load(folder).generation.tokens_only()
-    assert set(kept.options) == {"bad_words", "renormalize", "forced_eos_ids", "eos_ids"}
-    assert "num_beams" not in kept.stored and kept.stored["forced_eos_token_id"] == 2
+    start = published(tmp_path / "model", *ENCODER_DECODERS[5], in_config=True)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text} {i}\t{text}\n" for i in range(9) for text in TEXTS))
+    trained = headway.train("translate", tmp_path / "pairs.tsv", start=start, out=tmp_path / "run", steps=1)
+    again = headway.load(trained.folder)
+    assert set(again.generation.options) == {"bad_words", "renormalize", "forced_eos_ids", "eos_ids"}
+    assert "num_beams" not in json.loads((trained.folder / "config.json").read_text())
+    task: Any = again.find_task()
+    assert task.generation_defaults == again.generation and task.generation_options()["beams"] == 5
+    assert again(TEXTS[0], max_new_tokens=4) == trained.bundle(TEXTS[0], max_new_tokens=4)
 
 
 def test_info_shows_them(tmp_path: Path) -> None:

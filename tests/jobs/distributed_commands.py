@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from headway.cli import main
+from headway.distributed import World
 from headway.tasks.batches import ExampleSource
-from headway.training.distributed import World
 
 RANK = os.environ["RANK"]
 load, gather, loaded, done = ExampleSource.load, World.all_gather, [], []

@@ -22,11 +22,11 @@ import torch
 from support.ranks import fork_ranks
 from support.step_memory import Tokens, loss
 
+from headway.distributed import init_distributed
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder
 from headway.training import fsdp, loop  # noqa: F401 – shard: once here, every rank has it
-from headway.training.distributed import init_distributed
 from headway.training.settings import Settings
 
 TINY = {"width": 32, "layers": 1, "vocab": 64, "rows": 2, "length": 8}

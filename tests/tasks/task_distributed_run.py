@@ -8,10 +8,10 @@ from support.task_run import started
 from torch import nn
 
 from headway.data.read import Row
+from headway.distributed import World, init_distributed
 from headway.errors import DataError, HeadwayError
 from headway.tasks.distributed import distributed_map, use_ranks
 from headway.tasks.task import Task
-from headway.training.distributed import World, init_distributed
 
 ROWS = 150  # three batches of the tasks that take 64 at once; a row of those that read running text is a long one
 DOCUMENTS = {"generate": 3, "fill": 6}

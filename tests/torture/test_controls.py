@@ -16,8 +16,8 @@ from torture import trials
 from torture.child_process import TrainingProcess
 
 from headway import files
+from headway.distributed import World
 from headway.training import loop, resume, rng, state, step
-from headway.training.distributed import World
 from headway.training.loss_spikes import SpikeFilter
 from headway.training.signals import Interrupt
 from headway.training.state import write_state

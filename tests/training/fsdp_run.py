@@ -15,9 +15,9 @@ from support.ranks import fork_ranks
 from torture.child_process import FaultySource
 
 from headway.data.batch import Loss
+from headway.distributed import init_distributed
 from headway.errors import TrainingError
 from headway.training import loop
-from headway.training.distributed import init_distributed
 from headway.training.fsdp import FSDPReplica  # noqa: F401 - for the ranks, as well
 from headway.training.state import states
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from headway.distributed import World
 from headway.errors import ConfigError, TrainingError
-from headway.training.distributed import World
 from headway.training.settings import Settings
 from headway.training.state import load_state, states
 

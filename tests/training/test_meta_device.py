@@ -12,13 +12,13 @@ from torch import nn
 
 from headway import tasks
 from headway.data.batch import Batch, Loss
+from headway.distributed import World
 from headway.jobs.training import make_source
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import recurrent
 from headway.tasks.task import Task
 from headway.training.activation_checkpointing import checkpoint_blocks
-from headway.training.distributed import World
 from headway.training.loop import Run
 from headway.training.settings import Settings
 

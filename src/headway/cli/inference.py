@@ -16,7 +16,7 @@ from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say, s
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.training.distributed import World
+    from headway.distributed import World
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.jobs.inference import evaluate, format_answer, generates, read_inputs, run, score_lines, unmatched
     from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
-    from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train, unfinished
+    from headway.jobs.run_folder import unfinished
+    from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train
 
 __all__ = [
     "Plan",
@@ -39,6 +40,7 @@ __all__ = [
 _INFERENCE = ("evaluate", "format_answer", "generates", "read_inputs", "run", "score_lines", "unmatched")
 _RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan")
 _MODULES = {**dict.fromkeys(_INFERENCE, "inference"), **dict.fromkeys(_RUN_CONFIG, "run_config")}
+_MODULES["unfinished"] = "run_folder"
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,8 @@ from headway.checkpoints import resolve
 from headway.errors import ConfigError
 from headway.jobs.convert import new_folder, save_along
 from headway.jobs.inference import open_for
-from headway.jobs.run_config import PLAN, Paths, open_data, saved_plan
+from headway.jobs.run_config import open_data, saved_plan
+from headway.jobs.run_folder import PLAN, Paths
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
 

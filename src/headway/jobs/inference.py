@@ -13,11 +13,11 @@ import torch
 from headway.bundle import Bundle, load
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.text_reader import read_lines
+from headway.distributed import World, init_distributed
 from headway.errors import InputError
-from headway.jobs.run_config import Paths, listed
+from headway.jobs.run_folder import Paths, listed
 from headway.tasks.distributed import chunks, distributed_map, use_ranks, world_size
 from headway.tasks.task import Task
-from headway.training.distributed import World, init_distributed
 
 CHUNK = 64  # inputs of one call of the task
 FEW = 6  # numbers of a vector that are shown

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.bundle import load
+from headway.distributed import pick_device
 from headway.errors import ConfigError
 from headway.jobs.run_config import saved_plan
 from headway.jobs.training import learner
 from headway.training import step_dump
-from headway.training.distributed import pick_device
 
 
 def replay(folder: str | Path) -> step_dump.ReplayResult:

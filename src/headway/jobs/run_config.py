@@ -13,15 +13,13 @@ from headway.checkpoints import read_json
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.errors import ConfigError
 from headway.jobs.overrides import by_section
+from headway.jobs.run_folder import PLAN, Paths, listed
 from headway.models.recipes import Size, size_named
 from headway.training.recipes import RECIPES
 from headway.training.settings import Settings
 from headway.validation import from_dict
 
-PLAN = "plan.json"  # in a run's training/
 SHOWN = 5  # settings that differ, by name, in one message
-
-Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,3 @@ def open_data(plan: Plan) -> Dataset:
         valid=plan.valid,
         running=kind.running_text,
     )
-
-
-def listed(paths: Paths) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]

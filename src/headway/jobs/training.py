@@ -20,10 +20,12 @@ from headway.checkpoints import save_json
 from headway.data.check import check as check_rows
 from headway.data.dataset import Dataset, first_rows
 from headway.data.report import Report
+from headway.distributed import init_distributed, pick_device
 from headway.errors import ConfigError, DataError
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.card import write_card
-from headway.jobs.run_config import PLAN, Paths, Plan, make_plan, open_data, saved_plan
+from headway.jobs.run_config import Plan, make_plan, open_data, saved_plan
+from headway.jobs.run_folder import PLAN, SCORES, Paths
 from headway.memory import peak_memory
 from headway.models.build import build
 from headway.models.init import initialise
@@ -32,14 +34,12 @@ from headway.preprocess.processor import Processor
 from headway.tasks.batches import ExampleSource, StreamSource, prepare
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
-from headway.training.distributed import init_distributed, pick_device
 from headway.training.loop import FitResult, fit
 from headway.training.lora import add_lora, freeze, merge_lora
 from headway.training.progress import ProgressLine
 from headway.training.settings import Settings
 from headway.training.state import states
 
-SCORES = "scores.json"  # in a run's training/, once it has come to its end
 EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
 
 TIMED = 32  # examples of the batch whose gradients are timed
@@ -238,12 +238,6 @@ def announce(plan: Plan, data: Dataset, bundle: Bundle, say: Say) -> Report:
 
 def _silent(text: str) -> None:
     pass
-
-
-def unfinished(folder: str | Path) -> bool:
-    """Whether this is a run that has not come to its end, so that its model is the one it began with."""
-    training = Path(folder) / "training"
-    return (training / PLAN).exists() and not (training / SCORES).exists()
 
 
 def make_source(

@@ -20,8 +20,9 @@ from typing import Any
 
 from headway.checkpoints import TensorFiles, read_json
 from headway.errors import ConfigError, TrainingError
-from headway.jobs.run_config import PLAN, Plan
-from headway.jobs.training import SCORES, Say, run_plan
+from headway.jobs.run_config import Plan
+from headway.jobs.run_folder import PLAN, SCORES
+from headway.jobs.training import Say, run_plan
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
 from headway.training.state import load_latest

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import nn
 
+from headway.distributed import World
 from headway.errors import TrainingError
 from headway.files import sha256
-from headway.training.distributed import World
 from headway.training.protocols import Status
 from headway.training.state import load_tensors, save_tensors
 

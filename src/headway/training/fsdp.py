@@ -19,10 +19,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
-from headway.training.distributed import Replica, World
+from headway.distributed import World
 from headway.training.ema import EMA
 from headway.training.muon import Muon
 from headway.training.optim import Optimizers
+from headway.training.replica import Replica
 
 
 class FSDPReplica(Replica):

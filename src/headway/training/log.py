@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.distributed import World
 from headway.errors import ConfigError
 from headway.files import fsync
-from headway.training.distributed import World
 from headway.training.protocols import Callback, Status
 from headway.training.state import disk_errors
 from headway.training.step import Gradients

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from headway.distributed import World, init_distributed, pick_device
 from headway.errors import TrainingError
 from headway.memory import keep_freed_memory
 from headway.tasks.distributed import use_ranks
 from headway.training import rng
 from headway.training.activation_checkpointing import checkpoint_blocks
 from headway.training.best import BestCheckpoint
-from headway.training.distributed import World, distribute, init_distributed, pick_device
 from headway.training.ema import EMA
 from headway.training.intervals import Intervals
 from headway.training.log import MetricsLog, RunningMetrics, draw_curves, make_tracker
@@ -31,6 +31,7 @@ from headway.training.loss_spikes import SpikeFilter
 from headway.training.nonfinite import explain_out_of_memory, format_locations, require_finite
 from headway.training.optim import build_optimizers
 from headway.training.protocols import LossFunction, Source, Status
+from headway.training.replica import distribute
 from headway.training.result import FitResult
 from headway.training.resume import latest, restore, snapshot
 from headway.training.schedule import Schedule

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
+from headway.distributed import World
 from headway.errors import ConfigError, TrainingError
 from headway.memory import return_freed_memory
 from headway.training import rng
-from headway.training.distributed import Replica, World
 from headway.training.nonfinite import format_locations, is_out_of_memory
 from headway.training.protocols import LossFunction, Source
+from headway.training.replica import Replica
 from headway.training.step_dump import StepDump, autocast
 from headway.validation import between, from_dict
 

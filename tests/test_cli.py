@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes, exit codes, messages."""
+"""The command line: processes, exit codes, messages."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def test_help_is_quick_and_needs_no_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["train", "clasify"], "did you mean 'classify'"),
         (["train", "classify", "missing.csv"], "missing.csv: no such file"),
@@ -52,14 +52,14 @@ def test_help_is_quick_and_needs_no_torch(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_get_one_clear_line(
-    args: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["headway", *args])
     with pytest.raises(SystemExit) as end:
         main()
-    told = capsys.readouterr().err
-    assert end.value.code == 2 and told.startswith("error: ") and says in told
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and error.startswith("error: ") and message in error
 
 
 def test_a_run_is_interrupted_resumed_evaluated_and_used(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_run_is_interrupted_resumed_evaluated_and_used(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["classify", "--steps", "5"], "train.steps: 7 there, 5 asked for"),
         (["classify", "mine.tsv", "--steps", "7"], r"data: None there, \['mine.tsv'\] asked for"),
@@ -118,10 +118,10 @@ def test_a_run_is_interrupted_resumed_evaluated_and_used(tmp_path: Path) -> None
         (["tag"], "task: 'classify' there, 'tag' asked for"),
     ],
 )
-def test_a_run_does_not_go_on_with_other_settings(args: list[str], says: str, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_other_settings(args: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     plan = make_plan("classify", steps=7, seed=3)
     (tmp_path / "training" / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
-    told = CliRunner().invoke(app, ["train", *args, "--resume", "--out", str(tmp_path)])
-    assert isinstance(told.exception, ConfigError)
-    assert re.search(says, str(told.exception)) and "leave the other options out" in str(told.exception)
+    result = CliRunner().invoke(app, ["train", *args, "--resume", "--out", str(tmp_path)])
+    assert isinstance(result.exception, ConfigError)
+    assert re.search(message, str(result.exception)) and "leave the other options out" in str(result.exception)

@@ -17,8 +17,8 @@ def test_a_model_is_converted_reported_and_run(tmp_path: Path) -> None:
     done = headway("convert", "run", "small", "--to", "int8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fp32 → int8" in done.stdout and "perplexity" in done.stdout and "headway run small" in done.stdout
-    told = headway("info", "small", cwd=tmp_path)
-    assert "in int8" in told.stdout
+    info = headway("info", "small", cwd=tmp_path)
+    assert "in int8" in info.stdout
     parameters = [
         next(line for line in headway("info", name, cwd=tmp_path).stdout.splitlines() if "parameters" in line).split()[
             1
@@ -50,8 +50,8 @@ def test_bench_measures_every_shape(case: Case, wanted: set[str], tmp_path: Path
     assert all(facts[name] > 0 for name in wanted) and facts["peak_memory_bytes"] > facts["weight_bytes"] > 0
     for share in {"memory_share", "flop_share"} & facts.keys():
         assert 0 < facts[share] < 1
-    said = headway("bench", "model", "--weights", "int8", cwd=tmp_path)
-    assert said.returncode == 0 and "measured here" in said.stdout, said.stderr
+    printed = headway("bench", "model", "--weights", "int8", cwd=tmp_path)
+    assert printed.returncode == 0 and "measured here" in printed.stdout, printed.stderr
 
 
 def test_bench_says_what_does_not_fit(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What parity does not see of BERT and its variant: pooled vectors, where dropout falls, old files, padding ids."""
+"""BERT and its variants beyond the parity checks: pooled vectors, places of dropout, old files, padding ids."""
 
 import json
 from pathlib import Path
@@ -162,7 +162,7 @@ def test_an_unused_second_bias_is_no_fault(tmp_path: Path) -> None:
         assert torch.allclose(headway.load(tmp_path).logits(input_ids=IDS), theirs(IDS).logits, atol=1e-5)
 
 
-# ---------------------------------------------------------------------------------------- padding told by its id
+# ---------------------------------------------------------------------------------------- padding given by its id
 
 
 def test_roberta_tells_padding_by_its_id_even_without_a_mask(tmp_path: Path) -> None:

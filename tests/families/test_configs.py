@@ -1,5 +1,5 @@
 """A foreign config is read strictly: what is unknown, refused, of a wrong type or an impossible size is named, before
-anything is allocated; and nothing in it, or beside it, is ever run."""
+anything is allocated; and nothing in it, or beside it, is ever executed."""
 
 import importlib.util
 import json
@@ -103,7 +103,7 @@ def test_a_bad_value_is_named_before_anything_is_built(
     assert key.removesuffix("s") in str(error.value)
 
 
-def test_a_near_miss_is_told_what_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_key_gets_a_suggestion(tmp_path: Path) -> None:
     change(make(tmp_path, BERT), hidden_sise=8)
     with pytest.raises(ConfigError, match="did you mean 'hidden_size'"):
         headway.load(tmp_path)
@@ -123,9 +123,9 @@ def test_no_value_of_any_key_escapes_as_another_error(config: dict[str, Any], tm
                 assert str(error), (key, value)
 
 
-# ---------------------------------------------------------------------------------------- nothing is run
+# ---------------------------------------------------------------------------------------- nothing is executed
 
-CANARY = "from pathlib import Path\nPath(__file__).with_name('sang').touch()\nclass Model: ...\n"
+CANARY = "from pathlib import Path\nPath(__file__).with_name('executed').touch()\nclass Model: ...\n"
 AUTO_MAP = {
     "AutoConfig": "canary.Model",
     "AutoModel": "canary.Model",
@@ -165,19 +165,19 @@ def test_code_that_a_config_names_is_never_run(config: dict[str, Any], keys: dic
     else:
         with pytest.raises(ConfigError):
             headway.load(folder)
-    assert not (folder / "sang").exists()
+    assert not (folder / "executed").exists()
     assert not [name for name in set(sys.modules) - before if "canary" in name]
 
 
-def test_the_canary_would_sing(tmp_path: Path) -> None:
+def test_the_canary_detects_execution(tmp_path: Path) -> None:
     (tmp_path / "canary.py").write_text(CANARY)
     spec = importlib.util.spec_from_file_location("canary_control", tmp_path / "canary.py")
     assert spec is not None and spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    assert (tmp_path / "sang").exists()
+    assert (tmp_path / "executed").exists()
 
 
 @pytest.mark.usefixtures("no_network")
-def test_the_network_trap_would_snap() -> None:
+def test_the_network_trap_works() -> None:
     with pytest.raises(pytest.fail.Exception, match="socket"):
         socket.create_connection(("localhost", 9), timeout=1)

@@ -1,5 +1,5 @@
-"""T5, BART and Marian files as they are found in the world: older keys, copies of tied tensors, parts left out; and the
-variants that are refused by name."""
+"""Published T5, BART and Marian files: older keys, copies of tied tensors, missing parts; and the variants that are
+rejected by name."""
 
 import json
 from pathlib import Path
@@ -91,12 +91,12 @@ def test_t5_v1_1_as_published(tmp_path: Path) -> None:
 def test_t5_drops_out_after_its_final_norm() -> None:
     model = bundle("t5", T5 | {"dropout_rate": 0.5})
     encoder = model.model.encoder
-    heard: list[torch.Tensor] = []
-    encoder.stack.final.register_forward_hook(lambda _m, _i, value: heard.append(value))
+    outputs: list[torch.Tensor] = []
+    encoder.stack.final.register_forward_hook(lambda _m, _i, value: outputs.append(value))
     got = encoder.train().encode(SOURCE)
     kept = got != 0
     assert 0.2 < kept.float().mean() < 0.8
-    torch.testing.assert_close(got[kept], 2 * heard[0][kept])
+    torch.testing.assert_close(got[kept], 2 * outputs[0][kept])
 
 
 @pytest.mark.parametrize("name", ["bart", "mbart", "marian"])
@@ -150,5 +150,5 @@ def test_variants_that_are_refused_by_name(tmp_path: Path) -> None:
     edit(tmp_path, keys={"architectures": ["BartForSequenceClassification"]})
     with pytest.raises(ConfigError, match="BartForSequenceClassification"):
         headway.load(tmp_path)
-    with pytest.raises(ConfigError, match=r"not a key that this family knows.*d_model"):
+    with pytest.raises(ConfigError, match=r"not a key of this family.*d_model"):
         bundle("t5", T5 | {"d_modle": 3})

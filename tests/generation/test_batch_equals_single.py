@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.searches import GREEDY, MODES, PROMPTS, SOURCES, Counted, Recomputed, ids_of
-from support.writers import READERS, WRITERS
+from support.writers import ENCODER_DECODERS, GENERATORS
 
 from headway.engine import release
 from headway.generation import generate
 
-DECODERS = [name for name in WRITERS if name not in READERS]
+DECODERS = [name for name in GENERATORS if name not in ENCODER_DECODERS]
 REQUESTS = st.lists(
     st.tuples(st.lists(st.integers(0, 39), min_size=1, max_size=9), st.integers(0, 2**40)), min_size=1, max_size=5
 )
@@ -45,7 +45,7 @@ def test_one_seed_is_the_first_of_a_row_of_them(llama):
     assert ids_of(many) != ids_of(generate(llama.model, PROMPTS, replace(MODES["samples"], seed=(5, 6, 7, 9))))
 
 
-@pytest.mark.parametrize("family", READERS)
+@pytest.mark.parametrize("family", ENCODER_DECODERS)
 @pytest.mark.parametrize("mode", MODES)
 def test_trust_38_sources_of_different_length_do_not_affect_each_other(pair_of, family, mode):
     model = pair_of(family).model

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.searches import BEAMS, GREEDY, PROMPTS, SOURCES, ids_of, reference
-from support.writers import READERS
+from support.writers import ENCODER_DECODERS
 
 from headway.generation import GenerationSettings, generate
 
@@ -71,7 +71,7 @@ def test_beam_scores_are_the_references(llama):
     assert [h.score for h in ours] == pytest.approx(out.sequences_scores.tolist(), abs=1e-5)
 
 
-@pytest.mark.parametrize("family", READERS)
+@pytest.mark.parametrize("family", ENCODER_DECODERS)
 @pytest.mark.parametrize(
     "chosen",
     [

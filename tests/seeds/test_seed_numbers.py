@@ -75,12 +75,12 @@ def test_slip_scaling_is_by_head_size_not_by_length() -> None:
 def test_slip_scaling_is_by_head_size_not_by_embedding_size() -> None:
     """One listing of seed 002 scales by the embedding's size; with 4 heads of 16 the scale is 1/4, not 1/8."""
     attention = Attention(64, AttentionConfig(heads=4, head_size=16))
-    heard: dict[str, torch.Tensor] = {}
+    recorded: dict[str, torch.Tensor] = {}
     for name in ("q", "k", "scores"):
         tap = getattr(attention, name)
-        tap.register_forward_hook(lambda _m, _i, out, name=name: heard.__setitem__(name, out))
+        tap.register_forward_hook(lambda _m, _i, out, name=name: recorded.__setitem__(name, out))
     attention(torch.randn(2, 5, 64), Context())
-    torch.testing.assert_close(heard["scores"], heard["q"] @ heard["k"].transpose(-1, -2) / 4)
+    torch.testing.assert_close(recorded["scores"], recorded["q"] @ recorded["k"].transpose(-1, -2) / 4)
 
 
 def test_slip_a_mask_is_minus_infinity_before_the_softmax() -> None:
@@ -113,14 +113,14 @@ def test_slip_batch_norm_averages_per_feature() -> None:
     torch.testing.assert_close(y.var(0, unbiased=False), torch.ones(3), atol=1e-4, rtol=0)
 
 
-def test_slip_cross_attention_asks_with_the_decoder() -> None:
+def test_slip_the_query_of_cross_attention_is_the_decoder_s() -> None:
     """Seed 002: the query of cross-attention is the decoder's, keys and values are the encoder's."""
     cross = Attention(16, AttentionConfig(heads=2, head_size=8), cross=True)
     target, source = torch.randn(1, 3, 16), torch.randn(1, 7, 16)
-    heard: dict[str, torch.Tensor] = {}
-    cross.weights.register_forward_hook(lambda _m, _i, out: heard.__setitem__("weights", out))
+    recorded: dict[str, torch.Tensor] = {}
+    cross.weights.register_forward_hook(lambda _m, _i, out: recorded.__setitem__("weights", out))
     assert cross(target, Context(memory=source)).shape == (1, 3, 16)  # one result per query of the decoder
-    assert heard["weights"].shape == (1, 2, 3, 7)  # each over the whole source
+    assert recorded["weights"].shape == (1, 2, 3, 7)  # each over the whole source
 
 
 def test_slip_pixels() -> None:

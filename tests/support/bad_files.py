@@ -1,4 +1,4 @@
-"""Sound files for every text task in every format it reads, to be damaged; and what Headway says to a file."""
+"""Valid files for every text task in every format it reads, to be damaged; and what Headway reports on a file."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def example(task: str, i: int) -> Example:
         words = ["Guest", f"Ada{i}", "wants", drink]
         return {"words": words, "tags": ["O", "B-PER", "O", "B-DRINK"]}
     if task == "answer":
-        asked = f"What did guest {i} ask for?"
+        question = f"What did guest {i} ask for?"
         return {
-            "question": asked,
+            "question": question,
             "context": sentence,
             "answers": [{"text": drink, "answer_start": sentence.index(drink)}],
         }
@@ -73,8 +73,8 @@ def as_squad(examples: list[Example]) -> str:
     """An article a line."""
 
     def article(number: int, row: Example) -> str:
-        asked = {"id": str(number), "question": row["question"], "answers": row["answers"]}
-        paragraph = {"context": row["context"], "qas": [asked]}
+        question = {"id": str(number), "question": row["question"], "answers": row["answers"]}
+        paragraph = {"context": row["context"], "qas": [question]}
         return json.dumps({"title": str(number), "paragraphs": [paragraph]}, ensure_ascii=False)
 
     return '{"version": "1.1", "data": [\n' + ",\n".join(map(article, range(len(examples)), examples)) + "\n]}\n"
@@ -130,7 +130,7 @@ def begun(task: str, data: Dataset, **options: Any) -> Task:
 
 
 def check_output(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None = None, **options: Any) -> str:
-    """What a user sees of `headway check` and of the preparing of `headway train`, but for the model."""
+    """What `headway check` and the start of `headway train` print about the data."""
     data = opened(task, path, valid=valid)
     ready = begun(task, data, **options)
     report = check(data.train(), held_out=data.valid(), measure=ready.token_lengths, limits=ready.length_limits())
@@ -154,7 +154,7 @@ def refusal(task: str, path: Path | list[Path], folder: Path, **options: Any) ->
         check_output(task, path, folder, **options)
     message = str(caught.value)
     assert message.isprintable() or "\n" not in message
-    assert REMEDIES.search(message), f"what to do about it? {message}"
+    assert REMEDIES.search(message), f"the message names no remedy: {message}"
     return message
 
 

@@ -1,7 +1,7 @@
 """Parity with the reference library on tiny random models: every check that every family must pass, written once.
 
-A case is one line: a reference class and its config. Each check returns the largest difference it saw; a failure names
-the first tap that differs.
+A case is one line: a reference class and its config. Each check returns the largest difference; a failure names the
+first tap that differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
 
 LIMIT = 1e-4
-BATCH, LENGTH, TARGET = 3, 11, 7  # odd on purpose
+BATCH, LENGTH, TARGET = 3, 11, 7  # odd, so that no two sizes agree by chance
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Case:
     model: str  # the reference class
     config: dict[str, Any]
     note: str = ""
-    mutate: str = "stack.blocks.0.attention_residual.norm"  # what the mutation check takes out (below encoder/decoder)
+    mutate: str = "stack.blocks.0.attention_residual.norm"  # what the mutation check removes (below encoder/decoder)
     arguments: dict[str, Any] = field(default_factory=dict)  # of the reference class, beside its config
     raw_last: bool = False  # the reference's last hidden state is the one before the final norm
-    not_defined: tuple[str, ...] = ()  # checks that the architecture itself does not promise
-    prepare: Callable[[Any], None] | None = None  # done to the reference model before it is saved
+    not_defined: tuple[str, ...] = ()  # checks that do not hold for the architecture
+    prepare: Callable[[Any], None] | None = None  # applied to the reference model before it is saved
 
     def __str__(self) -> str:
         return f"{self.model} {self.note}".strip()
@@ -73,7 +73,7 @@ def make_pair(case: Case, folder: Path) -> Pair:
     saved = [buffer for name, buffer in reference.named_buffers() if name in reference.state_dict()]
     with torch.no_grad():
         for tensor in learned + [buffer for buffer in saved if buffer.is_floating_point()]:
-            tensor.add_(torch.randn_like(tensor) * 0.05)  # nothing may hide behind a zero or a one
+            tensor.add_(torch.randn_like(tensor) * 0.05)  # no parameter stays at zero or one
     reference.save_pretrained(folder)
     return Pair(case, reference, headway.load(folder), folder)
 
@@ -116,15 +116,15 @@ def reference_logits(output: Any) -> Tensor:
 
 
 def reference_rows(pair: Pair, inputs: dict[str, Tensor]) -> Tensor:
-    """The reference on each row with its padding cut off, each token at the position it had: what an encoder that pools
-    its first token should say of a row padded on the left, where the reference itself would pool padding."""
+    """The reference on each row with its padding cut off, each token at the position it had: the expected output
+    of an encoder that pools its first token for a row padded on the left, where the reference itself pools padding."""
     rows = []
     for row, keep in enumerate(inputs["attention_mask"].bool()):
-        alone = {key: value[row : row + 1, keep] for key, value in inputs.items() if key != "attention_mask"}
+        single = {key: value[row : row + 1, keep] for key, value in inputs.items() if key != "attention_mask"}
         if not find(pair.ours.family).positions_skip_pad:
-            alone["position_ids"] = torch.arange(LENGTH)[None, keep]
+            single["position_ids"] = torch.arange(LENGTH)[None, keep]
         with torch.no_grad():
-            rows.append(reference_logits(pair.reference(**alone)))
+            rows.append(reference_logits(pair.reference(**single)))
     return torch.cat(rows)
 
 
@@ -133,7 +133,7 @@ def reference_rows(pair: Pair, inputs: dict[str, Tensor]) -> Tensor:
 
 def stream_taps(model: nn.Module, prefix: str = "", *, raw_last: bool = False) -> list[str]:
     """One tap per entry of the reference's hidden states: the embedding, then each block; the last is after the norm,
-    unless told otherwise."""
+    unless `raw_last`."""
     layers = len(model.stack.blocks)
     names = ["embedding.sum"] + [f"stack.blocks.{i}.feedforward_residual.stream" for i in range(layers)]
     if not raw_last:
@@ -149,7 +149,7 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
         names = stream_taps(model.encoder, "encoder.") + stream_taps(model.decoder, "decoder.")
     else:
         names = stream_taps(model, raw_last=pair.case.raw_last)
-    with torch.no_grad(), record(model, names) as heard:
+    with torch.no_grad(), record(model, names) as recorded:
         pair.ours.logits(**inputs)
         reference = pair.reference(**inputs, output_hidden_states=True)
     if isinstance(model, EncoderDecoder):
@@ -159,7 +159,7 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
     assert len(theirs) == len(names), (len(theirs), names)
     worst, first = 0.0, None
     for name, expected in zip(names, theirs, strict=True):
-        difference = (heard[name][-1] - expected).abs().max().item()
+        difference = (recorded[name][-1] - expected).abs().max().item()
         worst = max(worst, difference)
         if difference > limit and first is None:
             first = name
@@ -209,17 +209,17 @@ def check_batch(pair: Pair) -> float:
         inputs = inputs_for(pair, padding=side)
         whole = _call(pair.model, inputs)
         for row in range(BATCH):
-            alone = {key: value[row : row + 1] for key, value in inputs.items()}
+            single = {key: value[row : row + 1] for key, value in inputs.items()}
             keep = slice(None)
-            if "attention_mask" in alone:
-                keep = alone.pop("attention_mask")[0].bool()
+            if "attention_mask" in single:
+                keep = single.pop("attention_mask")[0].bool()
                 for key in ("input_ids", "token_type_ids"):
-                    if key in alone:
-                        alone[key] = alone[key][:, keep]
+                    if key in single:
+                        single[key] = single[key][:, keep]
             got = whole[row : row + 1]
             if got.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
                 got = got[:, keep]
-            worst = max(worst, _worst(got, _call(pair.model, alone)))
+            worst = max(worst, _worst(got, _call(pair.model, single)))
     return worst
 
 
@@ -289,7 +289,7 @@ def check_gradients(pair: Pair) -> float:
 
 
 def check_round_trip(pair: Pair) -> float:
-    """theirs → ours → theirs: the same bytes under the same names, and the reference library opens it."""
+    """theirs → ours → theirs: the same bytes under the same names, and the reference library loads them."""
     again = pair.ours.save(pair.folder / "again")
     before, after = TensorFiles(pair.folder), TensorFiles(again)
     assert set(before.names) == set(after.names), set(before.names) ^ set(after.names)
@@ -306,7 +306,7 @@ def check_round_trip(pair: Pair) -> float:
 
 
 def check_mutation(pair: Pair) -> float:
-    """A norm taken out must be noticed, at the right tap. Returns 0 so that the table stays one of differences."""
+    """A removed norm must be detected, at the right tap. Returns 0, since the table shows differences."""
     side = "encoder." if isinstance(pair.model, EncoderDecoder) else ""
     path, _, name = (side + pair.case.mutate).rpartition(".")
     owner = pair.model.get_submodule(path)
@@ -316,7 +316,7 @@ def check_mutation(pair: Pair) -> float:
         first, worst = first_difference(pair)
     finally:
         setattr(owner, name, norm)
-    assert first is not None and worst > 10 * LIMIT, f"the mutation went unnoticed ({worst:.2e})"
+    assert first is not None and worst > 10 * LIMIT, f"the mutation was not detected ({worst:.2e})"
     assert first in (side + "stack.blocks.0.feedforward_residual.stream", side + "stack.final", side + "embedding.sum")
     return 0.0
 

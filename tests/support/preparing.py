@@ -29,7 +29,7 @@ from headway.tasks.batches import prepare
 
 
 class Bytes:
-    """The cheapest task there is: a text's bytes are its tokens."""
+    """The cheapest task: the bytes of a text are its tokens."""
 
     def __init__(self) -> None:
         self.truncation = TruncationCounter()
@@ -39,7 +39,7 @@ class Bytes:
 
 
 def peak() -> int:
-    """Bytes of memory this process has held at most (Linux)."""
+    """Peak resident memory of this process in bytes (Linux)."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return 1024 * int(found[1])
@@ -53,9 +53,9 @@ def checksum(folder: Path) -> str:
 
 
 def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, progress_bytes: int) -> dict[str, Any]:
-    """Prepares, measures, and is killed at an example if so told."""
+    """Prepares, measures, and is killed at example `kill_at`, if one is given."""
     store_writer.PROGRESS_BYTES = progress_bytes
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before, began = peak(), time.perf_counter()
     kind = tasks.find("generate")
     data = open_files(corpus, fields=kind.fields, columns={}, running=True)

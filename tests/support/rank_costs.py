@@ -1,8 +1,8 @@
-"""Prints, for each case of a JSON list, what each rank of a training costs: the bytes by which its process grows (the
-peak of what is resident, above what was before the model was built), and the bytes it sends in a step.
+"""Prints, for each case of a JSON list, what each rank of a training costs: the growth of its process (peak resident
+size minus that before the model was built), and the bytes it sends in a step.
 
-It wants MALLOC_MMAP_THRESHOLD_=65536, by which every tensor is a mapping of its own that goes when it is freed: on the
-heap holes stay, as many as the C library happens to leave.
+It needs MALLOC_MMAP_THRESHOLD_=65536, so that every tensor is a separate mapping that is unmapped when freed: a heap
+fragments.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ BYTES_SENT = 200  # where struct tcp_info has tcpi_bytes_sent
 
 
 def resident(name: str) -> int:
-    """VmRSS, or VmHWM: its peak since it was last forgotten."""
+    """VmRSS, or VmHWM: its peak since the last reset."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
@@ -51,13 +51,13 @@ def sent() -> int:
             continue
         with socket.socket(fileno=os.dup(int(name))) as one:
             if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                total += struct.unpack_from("<Q", told, BYTES_SENT)[0]
+                info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                total += struct.unpack_from("<Q", info, BYTES_SENT)[0]
     return total
 
 
 class Counted(Tokens):
-    """Notes what was sent whenever a step begins."""
+    """Records the bytes sent at the start of each step."""
 
     def __init__(self, rows: int, length: int, vocab: int) -> None:
         super().__init__(rows, length, vocab)
@@ -69,7 +69,7 @@ class Counted(Tokens):
 
 
 def train(folder: Path, *, width: int, layers: int, vocab: int, rows: int, length: int, **settings: Any) -> int:
-    """Bytes sent in the second step: after the first, DDP makes up its buckets anew."""
+    """Bytes sent in the second step: DDP rebuilds its buckets after the first."""
     options = Settings(**{"steps": 3, "save_every": 0, "eval_every": 0, "device": "cpu", **settings})
     model = build(decoder(Size(width=width, layers=layers, heads=4), "modern", vocab=vocab, context=length))
     initialise(model, "modern", seed=0)
@@ -79,14 +79,14 @@ def train(folder: Path, *, width: int, layers: int, vocab: int, rows: int, lengt
 
 
 def costs(folder: Path, rank: int, case: dict[str, Any]) -> None:
-    """In a rank: a training that needs next to nothing, and then the one that is measured."""
+    """In a rank: a tiny training to warm up, then the one that is measured."""
     train(folder / "tiny", **TINY, **{name: case[name] for name in ("shard", "optimizer") if name in case})
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = resident("VmRSS")
-    told = {"sent": train(folder / "run", **case), "grown": resident("VmHWM") - before}
-    both = init_distributed(torch.device("cpu")).all_gather(told)
+    measured_costs = {"sent": train(folder / "run", **case), "grown": resident("VmHWM") - before}
+    both = init_distributed(torch.device("cpu")).all_gather(measured_costs)
     if rank == 0:
         (folder / "costs.json").write_text(json.dumps(both))
 
@@ -100,7 +100,7 @@ def measured(ranks: int, case: dict[str, Any]) -> list[dict[str, int]]:
 
 def main(cases: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
-    loop.draw_curves = lambda *_: None  # nobody looks at them
+    loop.draw_curves = lambda *_: None  # not needed
     loop.keep_freed_memory = lambda: None
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder), **TINY)  # imports, once for all ranks

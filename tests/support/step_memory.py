@@ -1,5 +1,5 @@
-"""Prints, for each case of a JSON list, the bytes of a training's tensors at its fullest moment, by PyTorch's own count
-of what is allocated and freed. What the C library holds beside them is not in it."""
+"""Prints, for each case of a JSON list, the bytes of a training's tensors at its peak, by PyTorch's own count
+of allocations. Memory held by the C library is not included."""
 
 import gc
 import json
@@ -37,7 +37,7 @@ def loss(model: torch.nn.Module, batch: Batch) -> Loss:
     return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
 
-def fullest(profile: torch.profiler.profile) -> int:
+def peak(profile: torch.profiler.profile) -> int:
     events = profile.profiler.kineto_results.events()
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
     return int(np.cumsum([change for _, change in changes]).max())
@@ -46,7 +46,7 @@ def fullest(profile: torch.profiler.profile) -> int:
 def train(*, width: int, layers: int, vocab: int, rows: int, length: int, **settings: object) -> int:
     options = Settings(**{"steps": 3, "save_every": 0, "eval_every": 0, "device": "cpu", **settings})
     activities = [torch.profiler.ProfilerActivity.CPU]
-    gc.collect()  # what the training before still held would be counted as freed by this one
+    gc.collect()  # or memory of the previous training would be counted as freed by this one
     with (
         tempfile.TemporaryDirectory() as folder,
         torch.profiler.profile(activities=activities, profile_memory=True) as profile,
@@ -54,12 +54,12 @@ def train(*, width: int, layers: int, vocab: int, rows: int, length: int, **sett
         model = build(decoder(Size(width=width, layers=layers, heads=4), "modern", vocab=vocab, context=length))
         initialise(model, "modern", seed=0)
         loop.fit(model, Tokens(rows, length, vocab), loss=loss, settings=options, folder=folder)
-    return fullest(profile)
+    return peak(profile)
 
 
 def main(cases: list[dict]) -> None:
     torch.set_num_threads(1)
-    loop.draw_curves = lambda *_: None  # nobody looks at them
+    loop.draw_curves = lambda *_: None  # not needed
     print(json.dumps([train(**case) for case in cases]))
 
 

@@ -1,4 +1,4 @@
-"""Model folders as training leaves them, with random weights: made in no time."""
+"""Run folders of untrained models with random weights."""
 
 from pathlib import Path
 
@@ -38,5 +38,5 @@ def _saved(task: Task, folder: Path) -> Path:
     model = build(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)  # opinions
+            parameter.add_(torch.randn_like(parameter) * 0.3)  # logits that differ
     return Bundle(model, "headway", config, Processor(task.tokenizer), task=task).save(folder)

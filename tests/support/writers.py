@@ -1,4 +1,4 @@
-"""Tiny models to write with: pairs with the reference library, and some of our own."""
+"""Tiny generating models: pairs with the reference library, and some of our own."""
 
 import torch
 from support.parity import Case, Pair, make_pair
@@ -57,7 +57,7 @@ MARIAN = {
     "eos_token_id": 1,
     "decoder_start_token_id": 0,
 }
-WRITERS = {  # every family that writes
+GENERATORS = {  # every family that generates
     "gpt2": Case("GPT2LMHeadModel", GPT2),
     "llama": Case("LlamaForCausalLM", LLAMA),
     "mistral": Case("MistralForCausalLM", LLAMA | {"sliding_window": 4}),
@@ -69,16 +69,16 @@ WRITERS = {  # every family that writes
     "mbart": Case("MBartForConditionalGeneration", MARIAN | {"decoder_start_token_id": 1}),
     "marian": Case("MarianMTModel", MARIAN),
 }
-READERS = ("t5", "mt5", "bart", "mbart", "marian")  # of a source
-SPREAD = 2.0  # standard deviation of the logits: opinions, but no certainties
+ENCODER_DECODERS = ("t5", "mt5", "bart", "mbart", "marian")
+SPREAD = 2.0  # standard deviation of the logits: candidates differ, none is certain
 
 
-def lively(case: Case, folder) -> Pair:
-    """Random weights are nearly indifferent between tokens; larger ones have opinions, so that searches can differ."""
+def confident_pair(case: Case, folder) -> Pair:
+    """A pair with larger weights: a random model's are nearly uniform over tokens, so that searches agree."""
     pair = make_pair(case, folder)
     with torch.no_grad():
         for parameter in pair.reference.parameters():
-            if parameter.ndim > 1 and parameter.requires_grad:  # sinusoids are no weights
+            if parameter.ndim > 1 and parameter.requires_grad:  # sinusoids are not weights
                 parameter.mul_(4)
         ids = torch.randint(case.config["vocab_size"], (8, 16))
         more = {"decoder_input_ids": ids} if pair.reference.config.is_encoder_decoder else {}
@@ -92,7 +92,7 @@ def tiny_block(*, cross: bool = False) -> BlockConfig:
     return BlockConfig(16, attention, FeedForwardConfig(24), cross=attention if cross else None)
 
 
-def shaken(model: torch.nn.Module) -> torch.nn.Module:
+def confident(model: torch.nn.Module) -> torch.nn.Module:
     torch.manual_seed(3)
     decoder = model.decoder if isinstance(model, EncoderDecoder) else model
     with torch.no_grad():
@@ -107,7 +107,7 @@ def shaken(model: torch.nn.Module) -> torch.nn.Module:
 def tiny_decoder(vocab: int, *, context: int | None = 64) -> Decoder:
     embedding = EmbeddingConfig(vocab, 16, positions=LearnedConfig(64))
     stack = StackConfig(tiny_block(), 2, causal=True, final_norm=True)
-    return shaken(build(DecoderConfig(embedding, stack, LanguageHeadConfig(tied=False), context=context)))
+    return confident(build(DecoderConfig(embedding, stack, LanguageHeadConfig(tied=False), context=context)))
 
 
 def tiny_translator() -> EncoderDecoder:
@@ -115,4 +115,4 @@ def tiny_translator() -> EncoderDecoder:
     encoder = EncoderConfig(embedding, StackConfig(tiny_block(), 1))
     stack = StackConfig(tiny_block(cross=True), 2, causal=True, final_norm=True)
     decoder = DecoderConfig(embedding, stack, LanguageHeadConfig(tied=False), context=32)
-    return shaken(build(EncoderDecoderConfig(encoder, decoder, start_id=1)))
+    return confident(build(EncoderDecoderConfig(encoder, decoder, start_id=1)))

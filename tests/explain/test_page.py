@@ -1,4 +1,4 @@
-"""A page is one file that is complete, closed to the network, and shows data as text; a browser checks the rest."""
+"""A page is one self-contained file without network access, and shows data as text; a browser checks the rest."""
 
 import base64
 import hashlib
@@ -65,7 +65,7 @@ def test_the_policy_admits_exactly_this_script_and_style() -> None:
     assert rules["default-src"] == "'none'" and "unsafe" not in policy
 
 
-def test_nothing_on_the_page_points_elsewhere() -> None:
+def test_the_page_has_no_external_links() -> None:
     outside = set(re.findall(r"\w+://[^\s\"'`)]+", render(pages.decoder_story())))
     assert outside == {"http://www.w3.org/2000/svg"}  # the name of a namespace, never fetched
     assert not any(re.search(r"@import|url\(", style.read_text()) for style in ASSETS.glob("*.css"))

@@ -72,7 +72,7 @@ def test_hostile_tokens_are_text(show: Open) -> None:
     assert page.find_element("css selector", "#tokens .token bdi").get_attribute("dir") == "auto"
 
 
-def test_a_hostile_text_is_shown_as_it_is_and_turns_nothing_around(show: Open) -> None:
+def test_a_hostile_text_is_shown_as_it_is_without_reversing_the_line(show: Open) -> None:
     text = "one\u202etwo <b>\U0001f469\u200d\U0001f467</b>"
     bytes_of_one = ("<0xF0>", "\u200d")  # a token that is part of a character, one that cannot be seen
     story = pages.decoder_story(words=bytes_of_one, count=2)
@@ -86,7 +86,7 @@ def test_a_hostile_text_is_shown_as_it_is_and_turns_nothing_around(show: Open) -
     assert chips == ["<0xF0>", "⟨200D⟩"]
 
 
-def test_a_phone_needs_no_sideways_scrolling(show: Open) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(show: Open) -> None:
     phone = {"width": 375, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     page = None
     try:

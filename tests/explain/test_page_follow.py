@@ -1,4 +1,4 @@
-"""Pages in a real browser: pressing, pointing and arrow keys follow what they are at."""
+"""Pages in a real browser: selecting by pressing, pointing and arrow keys."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +70,7 @@ def test_generation_steps_by_button_and_by_key(show: Open) -> None:
     assert len(page.find_elements("css selector", "#written .piece")) == 14 + 2 + 1
 
 
-def test_a_token_of_the_other_text_is_followed_where_it_looks(show: Open) -> None:
+def test_pressing_a_token_of_the_other_text_selects_it_as_a_query(show: Open) -> None:
     page = show(pages.translator_story())
     near(page, "tokens")
     choose(page, layer=0)  # the encoder's own: the written text has no part in it
@@ -79,7 +79,7 @@ def test_a_token_of_the_other_text_is_followed_where_it_looks(show: Open) -> Non
     assert page.find_element("id", "pick-query").get_property("value") == "2"
 
 
-def test_where_nothing_looks_nothing_is_to_be_pressed(show: Open) -> None:
+def test_without_attention_nothing_can_be_pressed(show: Open) -> None:
     page = show(example("positions"))
     near(page, "tokens")
     assert "Press" not in page.find_element("tag name", "body").text

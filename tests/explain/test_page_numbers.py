@@ -1,4 +1,4 @@
-"""Pages in a real browser: every number is the story's, and the page's own arithmetic is the model's."""
+"""Pages in a real browser: every number is the story's, and the page's own arithmetic agrees with the model."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_the_pages_own_arithmetic_is_the_models(make: Callable[[], Story], show:
         assert float(page.find_element("id", "check").get_attribute("data-worst")) < 1e-5
 
 
-def test_wrong_recorded_weights_would_be_seen(show: Open) -> None:
+def test_wrong_recorded_weights_are_reported(show: Open) -> None:
     story = pages.decoder_story(layers=1)
     story.attention[0].weights[:] = story.attention[0].weights[:, :, ::-1]
     page = show(story)

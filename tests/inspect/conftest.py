@@ -1,4 +1,4 @@
-"""Models to look into."""
+"""Models to inspect."""
 
 import pytest
 from support.subjects import EVERY, SHAPES, Subject, make

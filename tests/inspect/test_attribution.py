@@ -1,4 +1,4 @@
-"""Direct logit attribution: the parts add up to the logit, and each is what that part wrote."""
+"""Direct logit attribution: the contributions add up to the logit, and each is right."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,7 +53,7 @@ def test_each_part_is_named_once_and_counts(headed: Subject) -> None:
         assert abs(part.value) > 1e-6, part
 
 
-def test_a_part_is_what_it_wrote_times_what_that_is_worth(gpt2: Subject) -> None:
+def test_a_contribution_is_the_output_times_the_gradient(gpt2: Subject) -> None:
     """GPT-2 by hand: the final norm held at its scale, then the token's row of the table."""
     model, block = gpt2.model, "stack.blocks.1"
     names = [f"{block}.attention.z", f"{block}.feedforward_residual.branch", "embedding.sum"]
@@ -141,7 +141,7 @@ def test_matrices_stored_another_way(
     assert found.logit != plain.logit
 
 
-def test_models_without_logits_are_refused() -> None:
+def test_models_without_logits_raise_in_attribution() -> None:
     inputs = {"inputs": torch.tensor([[1, 2]])}
     with pytest.raises(InputError, match="no head"):
         attribute(build(encoder(SIZE, "modern", vocab=9)), inputs, 0)

@@ -1,4 +1,4 @@
-"""Which heads matter: by taking them out, and by the gradient's estimate of that."""
+"""Head importance: by ablation, and by the gradient's estimate of it."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_ablation_is_the_change_without_the_head(gpt2: Subject) -> None:
     assert rows["stack.blocks.1.attention", 2] == pytest.approx((gpt2.logits()[1, 2, 3] - without).item(), abs=1e-6)
 
 
-def test_gradient_estimates_ablation_where_heads_write_little() -> None:
+def test_gradient_estimates_ablation_where_outputs_are_small() -> None:
     """To first order the two are the same: the smaller what the heads write, the closer."""
     for name in ("gpt2", "llama", "bert words", "t5", "modern decoder"):
         gaps = []
@@ -57,7 +57,7 @@ def test_gradient_estimates_ablation_where_heads_write_little() -> None:
 
 
 @pytest.mark.parametrize("method", ["ablation", "gradient"])
-def test_a_head_that_writes_nothing_matters_nothing(gpt2: Subject, method: str) -> None:
+def test_a_head_with_zero_output_has_no_importance(gpt2: Subject, method: str) -> None:
     with torch.no_grad():
         attentions_of(gpt2.model)["stack.blocks.1.attention"].output.weight[:, 6:12] = 0.0
     rows = head_importance(gpt2.model, gpt2.inputs, logit(1), method=method)
@@ -93,7 +93,7 @@ def test_the_model_is_left_as_it_was() -> None:
     assert all(parameter.grad is None for parameter in subject.model.parameters())
 
 
-def test_what_is_not_there_is_said(gpt2: Subject) -> None:
+def test_indices_out_of_range_raise(gpt2: Subject) -> None:
     for wrong in (logit(31), logit(0, position=7), logit(0, row=2)):
         with pytest.raises(InputError, match=r"is out of range: the logits have shape \(2, 7, 31\)"):
             head_importance(gpt2.model, gpt2.inputs, wrong)

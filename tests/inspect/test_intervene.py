@@ -1,4 +1,4 @@
-"""Interventions: each does exactly what it says, at the place it names, and leaves the model as it was."""
+"""Interventions: each has its exact effect at the named tap, and leaves the model unchanged on exit."""
 
 from contextlib import AbstractContextManager
 
@@ -174,7 +174,7 @@ def test_gradients_pass_an_intervention(gpt2: Subject) -> None:
     assert factor.grad is not None and factor.grad.abs() > 0
 
 
-def test_hooks_are_gone_after_an_error_inside_and_in_the_pass(gpt2: Subject) -> None:
+def test_hooks_are_removed_after_an_error_inside_and_in_the_pass(gpt2: Subject) -> None:
     plain = gpt2.logits()
     with pytest.raises(ZeroDivisionError), ablate(gpt2.model, "*.attention"), steer(gpt2.model, STREAM, torch.ones(24)):
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Pictures from plain arrays: each draws its numbers and its labels, in the format that the file's ending names."""
+"""Figures from plain arrays: each draws its numbers and labels, in the format of the file's suffix."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ def whole(subject: Subject, names: str | list[str], **selection: object) -> dict
     return {name: values[0] for name, values in seen.items()}
 
 
-def test_it_is_reached_from_the_top() -> None:
+def test_record_is_exported_at_the_top() -> None:
     assert headway.inspect.record is record
 
 
@@ -49,7 +49,7 @@ def test_recorded_weights_are_those_of_the_explicit_path(subject: Subject) -> No
         torch.testing.assert_close(weights, explicit[name], atol=1e-6, rtol=0)
 
 
-def test_they_are_the_weights_that_the_fast_kernel_used(subject: Subject) -> None:
+def test_they_are_the_weights_of_the_fused_kernel(subject: Subject) -> None:
     """Rows sum to one, and the values mixed by them are what came out of the kernel."""
     recorded = whole(subject, [f"*blocks.*.{tap}" for tap in ("weights", "v", "z")])
     for name, found in recorded.items():
@@ -64,7 +64,7 @@ def test_they_are_the_weights_that_the_fast_kernel_used(subject: Subject) -> Non
         torch.testing.assert_close(mixed, recorded[f"{path}.z"], atol=1e-5, rtol=1e-5)
 
 
-def test_nothing_changes(subject: Subject) -> None:
+def test_recording_changes_nothing(subject: Subject) -> None:
     plain = subject.logits()
     with torch.no_grad(), record(subject.model, "*.attention.*"):
         recorded = subject.model(**subject.inputs).logits
@@ -72,7 +72,7 @@ def test_nothing_changes(subject: Subject) -> None:
     assert hooked(subject.model) == []
 
 
-def test_nothing_changes_in_train_mode_with_dropout() -> None:
+def test_recording_changes_nothing_in_train_mode_with_dropout() -> None:
     subject = make("modern decoder")
     subject.model.train()
     torch.manual_seed(3)
@@ -84,7 +84,7 @@ def test_nothing_changes_in_train_mode_with_dropout() -> None:
     assert not torch.equal(subject.logits(), plain)  # dropout was on
 
 
-def test_heads_and_queries_are_a_part_of_the_whole(subject: Subject) -> None:
+def test_selected_heads_and_queries_equal_those_of_the_full_recording(subject: Subject) -> None:
     names = [f"*blocks.*.{tap}" for tap in ("scores", "weights", "q", "k", "v", "z")]
     everything = whole(subject, names)
     part = whole(subject, names, heads=[3, 1], queries=[0, -1])
@@ -155,7 +155,7 @@ def test_hooks_are_removed_on_exit_also_after_an_error(gpt2: Subject) -> None:
     assert not any(tap.hooked for tap in gpt2.model.modules() if isinstance(tap, Tap))
 
 
-def test_a_name_that_is_not_there_gets_suggestions(gpt2: Subject) -> None:
+def test_an_unknown_name_gets_suggestions(gpt2: Subject) -> None:
     with (
         pytest.raises(InputError, match=r"stack\.blocks\.0\.attention\.weights"),
         record(gpt2.model, "stack.blocks.0.atention.weights"),

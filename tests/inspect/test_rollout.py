@@ -1,4 +1,4 @@
-"""Attention rollout: shares that sum to one, by hand where a hand can follow."""
+"""Attention rollout: rows sum to one, and small cases are computed by hand."""
 
 import torch
 from support.subjects import Subject, make
@@ -16,7 +16,7 @@ def test_two_layers_by_hand() -> None:
     assert not torch.allclose(roll([second, first]), expected)  # the order matters
 
 
-def test_shares_sum_to_one(subject: Subject) -> None:
+def test_rows_sum_to_one(subject: Subject) -> None:
     rollout = attention_rollout(subject.model, subject.inputs)
     total = rollout.own.sum(-1) + (0.0 if rollout.source is None else rollout.source.sum(-1))
     torch.testing.assert_close(total, torch.ones_like(total))

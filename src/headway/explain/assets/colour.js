@@ -14,7 +14,7 @@ const STOPS = {
 const media = window.matchMedia("(prefers-color-scheme: dark)");
 const theme = () => document.documentElement.dataset.theme || (media.matches ? "dark" : "light");
 
-// How far along its scale a number is, from 0 to 1. A weight goes by its square root, so that 1% can be told from
+// How far along its scale a number is, from 0 to 1. A weight goes by its square root, so that 1% is distinguishable from
 // nothing; a share is in proportion; the legend says which colour is what.
 const ALONG = {
   weight: (value, most) => Math.sqrt(Math.max(0, value / most)),

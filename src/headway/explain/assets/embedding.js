@@ -2,12 +2,12 @@
 
 function buildEmbedding(body) {
   body.append(...prose(pictured() ? WORDS.patchEmbedding : WORDS.embedding));
-  const told = new Set(); // what has been said of one text is not said again of the other
-  const redraws = story.embedding.map((embedding) => oneEmbedding(body, embedding, told)).filter(Boolean);
+  const explained = new Set(); // kinds of position whose text is on the page already
+  const redraws = story.embedding.map((embedding) => oneEmbedding(body, embedding, explained)).filter(Boolean);
   return () => redraws.forEach((redraw) => redraw());
 }
 
-function oneEmbedding(body, embedding, told) {
+function oneEmbedding(body, embedding, explained) {
   const { sequence, position } = embedding;
   const rows = texts(sequence);
   const [token, values, result] = [embedding.token, position.values, embedding.result].map(tensor);
@@ -19,8 +19,8 @@ function oneEmbedding(body, embedding, told) {
   if (story.embedding.length > 1) body.append(heading(story.sequences[sequence].label));
   const name = pictured() ? "patch embedding" : "token embedding";
   body.append(strip(name, token));
-  if (!told.has(position.kind)) body.append(...prose(!told.size && WORDS.order, WORDS.positions[position.kind]));
-  told.add(position.kind);
+  if (!explained.has(position.kind)) body.append(...prose(!explained.size && WORDS.order, WORDS.positions[position.kind]));
+  explained.add(position.kind);
   if (values) body.append(strip("position", values));
   if (values && position.kind === "learned") body.append(nearness(values));
   if (position.kind === "sinusoidal") body.append(...sinusoid(tensor(position.pattern) ?? values, rows.length));

@@ -4,7 +4,7 @@ const SMALLEST_LABEL = 11;
 
 // options: name; index(i, j) in the whole tensor and its shape; matrix; labels of rows and columns; kind and most, for
 // the colour; mask, 0 where nothing may be seen; note(i, j); pick(i, j); cell, its height in px; square cells or not;
-// label, for the ear. `show` changes any of them but the sizes and labels, and draws again in place.
+// label, for screen readers. `show` changes any of them but the sizes and labels, and draws again in place.
 function heatMap(options) {
   const { rows, columns = null, cell, square = false } = options;
   const [height, width] = options.matrix.shape;
@@ -57,7 +57,7 @@ function cover(box, { width, height }, [row, column]) {
   box.hidden = false;
 }
 
-// Pointer and arrow keys read the cells of a canvas out, a press or Enter picks one. Gives a way to move the reading.
+// Pointer and arrow keys read the cells of a canvas out, a press or Enter picks one. Returns a function that moves the position.
 function readCells(canvas, cursor, lines, pick) {
   const { width, height } = canvas;
   let at = [0, 0];
@@ -107,6 +107,6 @@ const rowHeight = (count) => (count <= 16 ? 20 : count <= 32 ? 14 : count <= 64 
 
 // Cells of a token × token map: as large as the place allows, no larger than is pleasant.
 function squareCell(place, columns, shares = 1) {
-  const room = Math.max(200, place.clientWidth / (place.clientWidth > 700 ? shares : 1) - 120);
-  return Math.max(1, Math.min(34, Math.floor(room / columns)));
+  const width = Math.max(200, place.clientWidth / (place.clientWidth > 700 ? shares : 1) - 120);
+  return Math.max(1, Math.min(34, Math.floor(width / columns)));
 }

@@ -17,15 +17,15 @@ const difference = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.ab
 
 const sharedHead = ({ heads, kv_heads: few }, head) => Math.floor((head * few) / heads);
 
-// One query of one head: what the seeds' table has in its columns, for every key.
+// One query of one head: score, scaled score, weight and z, for every key.
 function attend(attention, head, query) {
   const [q, k, v] = [attention.q, attention.k, attention.v].map(tensor);
   const shared = sharedHead(attention, head);
-  const asked = q.of(head, query).values;
+  const queryVector = q.of(head, query).values;
   const mask = tensor(attention.mask).of(query).values;
   const bias = attention.bias ? tensor(attention.bias).of(head, query).values : null;
   const keys = range(k.shape[1]);
-  const score = keys.map((key) => sum(terms(asked, k.of(shared, key).values)));
+  const score = keys.map((key) => sum(terms(queryVector, k.of(shared, key).values)));
   const scaled = score.map((value) => value * attention.scale);
   const biased = bias ? scaled.map((value, key) => value + bias[key]) : scaled;
   const masked = biased.map((value, key) => (mask[key] ? value : -Infinity));
@@ -36,7 +36,7 @@ function attend(attention, head, query) {
       z[i] += weight[key] * value;
     }),
   );
-  return { asked, shared, bias, mask, score, scaled, masked, weight, z };
+  return { queryVector, shared, bias, mask, score, scaled, masked, weight, z };
 }
 
 // Temperature, then top-k, then top-p. Candidates outside the kept ones are one group, `rest`, as if they

@@ -1,8 +1,8 @@
-// The pictures of order: waves, clocks, and what distance does to a score.
+// Position figures: sinusoids, learned vectors, rotary angles, score biases.
 
 const INKS = ["var(--query)", "var(--key)", "var(--value)", "var(--plain)"];
 
-// The pattern of many places, as a picture and as curves; the text has the first `count` of them.
+// The sinusoidal pattern over positions, as a picture and as curves; the text has the first `count` of them.
 function sinusoid(pattern, count) {
   const most = largestSize(pattern.values) || 1;
   const named = { name: "pattern", matrix: pattern, rows: range(pattern.shape[0]).map(String), rowWord: "place" };
@@ -13,7 +13,7 @@ function sinusoid(pattern, count) {
   ];
 }
 
-// A few columns of the pattern as curves over the places; those of the text are dots.
+// A few columns of the pattern as curves over the positions; those of the text are dots.
 function waves(values, count) {
   const [places, width] = values.shape;
   const columns = [...new Set([0, 0.25, 0.5, 0.8].map((part) => 2 * Math.floor((part * width) / 4)))];
@@ -43,7 +43,7 @@ function waves(values, count) {
   return figure("waves", [WORDS.waves, names], walkable(chart));
 }
 
-// Learned positions: how alike each two of them are.
+// Learned positions: the cosine similarity of each two.
 function nearness(values) {
   const [count] = values.shape;
   const rows = range(count).map((i) => values.of(i).values);
@@ -68,7 +68,7 @@ function nearness(values) {
   return figure("similarity of positions", WORDS.similarity, map, legend("signed", 1, "cosine"));
 }
 
-// Rotary: every pair of numbers is a clock; the two hands are the token that looks and the one keyAngle at.
+// Rotary: every pair of numbers is a clock; the two hands are the query and the key.
 function dials(body, angles, sequence) {
   const [count, pairs] = angles.shape;
   const shown = range(Math.min(pairs, 32)).map((i) => Math.floor((i * pairs) / Math.min(pairs, 32)));

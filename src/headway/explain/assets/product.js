@@ -1,6 +1,6 @@
 // Step 3, continued: one dot product, term by term.
 
-// How the notes speak of a term: strong from 60% of the largest one's size, minor under 10% of it.
+// Names for the size of a term: strong from 60% of the largest one's size, minor under 10% of it.
 function verdict(term, most) {
   const part = Math.abs(term) / (most || 1);
   const size = part >= 0.6 ? "strong " : part < 0.1 ? "minor " : "";
@@ -45,7 +45,7 @@ function oneProduct() {
   const show = (work) => {
     const attention = current();
     const fit = (name) => el("span", { class: name, text: { q: "query", k: "key" }[name] });
-    [q, k] = [work.asked, tensor(attention.k).of(work.shared, chosen.key).values];
+    [q, k] = [work.queryVector, tensor(attention.k).of(work.shared, chosen.key).values];
     products = terms(q, k);
     most = largestSize(products);
     question.replaceChildren(
@@ -58,8 +58,8 @@ function oneProduct() {
     });
     const score = work.score[chosen.key];
     const part = (sign) => number(sum(products.filter((term) => Math.sign(term) === sign)));
-    const written = products.map((_, i) => `(${number(q[i])} × ${number(k[i])})`).join(" + ");
-    formula.textContent = `${written} = ${number(score, 5)}`;
+    const sumText = products.map((_, i) => `(${number(q[i])} × ${number(k[i])})`).join(" + ");
+    formula.textContent = `${sumText} = ${number(score, 5)}`;
     matches.textContent = `matches ${part(1)}`;
     mismatches.textContent = `mismatches ${part(-1)}`;
     total.textContent = `score ${number(score, 5)}`;
@@ -78,8 +78,8 @@ function allTerms(size, numbersOf, lines) {
     const fit = el("td", { class: "whole" });
     const node = line(String(i), [q, k, bar, fit]);
     node.fill = () => {
-      const [asked, key, term, most] = numbersOf(i);
-      [q.textContent, k.textContent, fit.textContent] = [fixed(asked), fixed(key), verdict(term, most)];
+      const [queryValue, key, term, most] = numbersOf(i);
+      [q.textContent, k.textContent, fit.textContent] = [fixed(queryValue), fixed(key), verdict(term, most)];
       bar.show(term, most, fixed(term));
     };
     return node;

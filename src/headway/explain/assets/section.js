@@ -1,4 +1,4 @@
-// A step of the story: it folds, it is drawn when it comes near the screen, and changed in place with the choice.
+// A step of the story: it folds, is drawn when it comes near the viewport, and is updated in place with the choice.
 
 const steps = [];
 const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 30));
@@ -33,7 +33,7 @@ function step(id, title, gist, build, count = String(steps.filter((each) => each
   document.getElementById("steps").append(node);
 }
 
-// What a drawing inside a step shows changes with the choice: at once where it is on the screen, else when it comes
+// A drawing is updated with the choice: at once where it is in the viewport, else when it comes
 // there or the browser has nothing else to do. `draw` is called with what was last given.
 const away = new WeakSet(); // nodes that are off the screen
 const pending = new Map(); // node → its drawing
@@ -62,8 +62,8 @@ function drawPending(node) {
   if (node.isConnected) draw(); // else something of another kind stands in its place
 }
 
-// A place whose nodes are made anew only when `kind()` says that another kind of thing is shown; otherwise they show
-// the new numbers themselves, so that focus and scrolling stay. make() gives the nodes and the function for that.
+// A container whose nodes are rebuilt only when `kind()` changes; otherwise they are updated with
+// the new numbers, so that focus and scroll position are kept. make() returns the nodes and the update function.
 function keeping(place, kind, make) {
   let [made, show] = [null, null];
   return () => {
@@ -126,7 +126,7 @@ function drawTheRest() {
   if (next || pending.size) later(drawTheRest);
 }
 
-// Everything anew, since the colours or the width have changed: what is near at once.
+// Redraws everything after a change of colours or width: what is near the viewport at once.
 function drawAgain() {
   for (const self of steps) {
     self.drawn = false;

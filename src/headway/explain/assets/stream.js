@@ -26,9 +26,9 @@ function buildStream(body) {
 
 // The token whose vector is followed: the query, if its sequence has a stream.
 function followed() {
-  const asked = story.attention.length ? current().queries : null;
-  const own = story.stream.some((part) => part.sequence === asked);
-  return own ? [asked, chosen.query] : [story.stream[0].sequence, 0];
+  const sequence = story.attention.length ? current().queries : null;
+  const own = story.stream.some((part) => part.sequence === sequence);
+  return own ? [sequence, chosen.query] : [story.stream[0].sequence, 0];
 }
 
 function contributions() {

@@ -29,7 +29,7 @@ function barCell(value, most, text, lines) {
 
 const pressable = (content, press = null) => el("button", { type: "button", class: "link", onclick: press }, content);
 
-// Of several nodes one is chosen, which the attribute says: gives a way to choose another.
+// Marks one of several nodes by an attribute; returns a function that marks another.
 function oneOf(nodes, attribute = "aria-pressed") {
   nodes.forEach((node) => node.setAttribute(attribute, "false"));
   let on = null;

@@ -2,11 +2,11 @@
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }; // down, across
 const tip = document.getElementById("tip");
-const told = new WeakMap();
+const descriptions = new WeakMap();
 
 // `lines` is a function, so that nothing is computed before it is shown. The first line is the name.
 function describe(node, lines) {
-  told.set(node, lines);
+  descriptions.set(node, lines);
   return node;
 }
 
@@ -29,21 +29,21 @@ function say(text) {
 
 function subject(target) {
   let node = target;
-  while (node && !told.has(node)) node = node.parentNode;
+  while (node && !descriptions.has(node)) node = node.parentNode;
   return node;
 }
 
 document.addEventListener("pointerover", (event) => {
   const node = subject(event.target);
-  if (node) showTip(told.get(node)(), event.clientX, event.clientY);
+  if (node) showTip(descriptions.get(node)(), event.clientX, event.clientY);
   else if (!event.target.closest?.("canvas")) hideTip();
 });
 document.addEventListener("focusin", (event) => {
   const node = subject(event.target);
   if (!node || !event.target.matches(":focus-visible")) return;
   const box = node.getBoundingClientRect();
-  showTip(told.get(node)(), box.left, box.bottom - 12);
-  say(told.get(node)().filter(Boolean).join("; "));
+  showTip(descriptions.get(node)(), box.left, box.bottom - 12);
+  say(descriptions.get(node)().filter(Boolean).join("; "));
 });
 document.addEventListener("focusout", hideTip);
 // Not on every scroll: the keyboard scrolls too, when it brings what it reads into view.

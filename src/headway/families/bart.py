@@ -86,7 +86,7 @@ def read_stack(keys: Keys, side: str, *, norm_place: Any, final_norm: bool) -> S
     return StackConfig(block, layers, causal=side == "decoder", final_norm=final_norm)
 
 
-def fit(config: EncoderDecoderConfig, names: Sequence[str]) -> EncoderDecoderConfig:
+def infer_from_tensors(config: EncoderDecoderConfig, names: Sequence[str]) -> EncoderDecoderConfig:
     """A file may leave out the bias of the logits."""
     head = config.decoder.head
     if not isinstance(head, LanguageHeadConfig) or "final_logits_bias" in names:
@@ -170,7 +170,7 @@ FAMILIES = tuple(
         write=write,
         rules=rules,
         architecture=partial(architecture, name=name),
-        infer_from_tensors=fit,
+        infer_from_tensors=infer_from_tensors,
         base="model.",
         bare=(f"{title}Model",),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.checkpoints.rules import Alias, AnyRule, Copied, Dropped, modules, same
-from headway.families.family import Family, Keys, activation_name, without_absent_pooler
+from headway.families.family import Family, Keys, encoder_keys, without_absent_pooler
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
@@ -86,17 +86,10 @@ def read_encoder(keys: Keys, *, offset: int = 0) -> EncoderConfig:
 
 
 def write(config: EncoderConfig) -> dict[str, Any]:
-    block, embedding = config.stack.block, config.embedding
+    embedding = config.embedding
     assert isinstance(embedding, EmbeddingConfig) and isinstance(embedding.positions, LearnedConfig)
     out = {
-        "hidden_size": block.width,
-        "num_attention_heads": block.attention.heads,
-        "num_hidden_layers": config.stack.layers,
-        "intermediate_size": block.feedforward.width,
-        "hidden_act": activation_name(block.feedforward.activation),
-        "layer_norm_eps": block.norm.eps,
-        "hidden_dropout_prob": block.dropout,
-        "attention_probs_dropout_prob": block.attention.dropout,
+        **encoder_keys(config.stack),
         "vocab_size": embedding.vocab,
         "max_position_embeddings": embedding.positions.count + embedding.positions.offset,
         "type_vocab_size": embedding.segments,

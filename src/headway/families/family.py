@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.checkpoints.rules import AnyRule
 from headway.errors import ConfigError, did_you_mean
-from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig
+from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig, StackConfig
 from headway.validation import from_dict
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.
@@ -214,3 +214,18 @@ def without_absent_pooler(config: EncoderConfig, names: Sequence[str]) -> Encode
 def activation_name(ours: str) -> str:
     """Our exact name → the reference library's."""
     return {"gelu_tanh": "gelu_new"}.get(ours, ours)
+
+
+def encoder_keys(stack: StackConfig) -> dict[str, Any]:
+    """The keys of a stack that BERT-like and ViT-like configs have in common."""
+    block = stack.block
+    return {
+        "hidden_size": block.width,
+        "num_attention_heads": block.attention.heads,
+        "num_hidden_layers": stack.layers,
+        "intermediate_size": block.feedforward.width,
+        "hidden_act": activation_name(block.feedforward.activation),
+        "layer_norm_eps": block.norm.eps,
+        "hidden_dropout_prob": block.dropout,
+        "attention_probs_dropout_prob": block.attention.dropout,
+    }

@@ -9,7 +9,7 @@ from typing import Any
 from headway.checkpoints.rules import Alias, AnyRule, Constant, same
 from headway.errors import ConfigError
 from headway.families.bart import (
-    fit,
+    infer_from_tensors,
     logits_bias_rules,
     read_embedding,
     read_stack,
@@ -98,7 +98,7 @@ FAMILY = Family(
     write=write,
     rules=rules,
     architecture=lambda config: "MarianModel" if config.decoder.head is None else "MarianMTModel",
-    infer_from_tensors=fit,
+    infer_from_tensors=infer_from_tensors,
     base="model.",
     bare=("MarianModel",),
 )

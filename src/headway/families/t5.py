@@ -84,7 +84,7 @@ def language_head(keys: Keys, width: int, name: str) -> LanguageHeadConfig:
     return LanguageHeadConfig(tied=tied, scale=width**-0.5 if scaled else 1.0)
 
 
-def fit(config: T5Config, names: Sequence[str]) -> T5Config:
+def infer_from_tensors(config: T5Config, names: Sequence[str]) -> T5Config:
     """The reference library writes `tie_word_embeddings: true` for v1.1 and mT5 too. Whether one of these, which do not
     scale, is tied is known only by its file having an lm_head."""
     if isinstance(config, EncoderConfig) or not isinstance(config.decoder.head, LanguageHeadConfig):
@@ -173,7 +173,7 @@ FAMILIES = tuple(
         write=partial(write, name=name),
         rules=rules,
         architecture=partial(architecture, name=name),
-        infer_from_tensors=fit,
+        infer_from_tensors=infer_from_tensors,
     )
     for name, title in TITLES.items()
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.checkpoints.rules import AnyRule, Dropped, modules, same, shaped
 from headway.errors import ConfigError
-from headway.families.family import Family, Keys, activation_name, without_absent_pooler
+from headway.families.family import Family, Keys, activation_name, encoder_keys, without_absent_pooler
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import PatchConfig
@@ -64,14 +64,7 @@ def write(config: EncoderConfig) -> dict[str, Any]:
     block, embedding = config.stack.block, config.embedding
     assert isinstance(embedding, PatchConfig)
     out = {
-        "hidden_size": block.width,
-        "num_attention_heads": block.attention.heads,
-        "num_hidden_layers": config.stack.layers,
-        "intermediate_size": block.feedforward.width,
-        "hidden_act": activation_name(block.feedforward.activation),
-        "layer_norm_eps": block.norm.eps,
-        "hidden_dropout_prob": block.dropout,
-        "attention_probs_dropout_prob": block.attention.dropout,
+        **encoder_keys(config.stack),
         "qkv_bias": "q" in block.attention.bias,
         "num_channels": embedding.channels,
     }

@@ -1,27 +1,27 @@
-"""torch's Linear and Embedding, which draw no first values for memory they do not have yet: a model whose
-weights are about to be loaded is built in no time.
+"""torch's Linear and Embedding, which draw no initial values on the meta device: a model whose weights are about to be
+loaded is built in no time.
 
-`table` is what `F.linear` multiplies with: the weight, or what stands for it where it is stored another way.
+`table` is what `F.linear` multiplies with: the weight, or what stands for it where it is stored in another format.
 """
 
 from torch import Tensor, nn
 
 
-class Linear(nn.Linear):
+class _Deferred(nn.Module):
+    weight: Tensor
+
     @property
     def table(self) -> Tensor:
         return self.weight
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
-            super().reset_parameters()
+            super().reset_parameters()  # type: ignore[misc]
 
 
-class TokenTable(nn.Embedding):
-    @property
-    def table(self) -> Tensor:
-        return self.weight
+class Linear(_Deferred, nn.Linear):
+    pass
 
-    def reset_parameters(self) -> None:
-        if not self.weight.is_meta:
-            super().reset_parameters()
+
+class TokenTable(_Deferred, nn.Embedding):
+    pass

@@ -43,14 +43,6 @@ class Decoder(Model):
         return self.config.context
 
     @property
-    def vocab_size(self) -> int:
-        return self.config.embedding.vocab
-
-    @property
-    def token_table(self) -> Tensor:
-        return self.embedding.tokens.table
-
-    @property
     def rotary_depends_on_length(self) -> bool:
         return any(rotary.depends_on_length for rotary in self.stack.rotaries)
 

@@ -33,14 +33,6 @@ class Encoder(Model):
     def max_length(self) -> int | None:
         return self.config.embedding.max_length
 
-    @property
-    def vocab_size(self) -> int | None:
-        return self.config.embedding.vocab or None
-
-    @property
-    def token_table(self) -> Tensor | None:
-        return self.embedding.token_table
-
     def forward(
         self,
         inputs: Tensor,  # what the front end reads: token ids (batch, length), images (batch, channel, height, width)

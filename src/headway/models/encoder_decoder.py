@@ -23,7 +23,7 @@ class EncoderDecoder(Model):
         self.encoder = Encoder(config.encoder)
         self.decoder = Decoder(config.decoder)
         if config.shared_embedding:
-            self.decoder.embedding.tokens = self.encoder.embedding.get_submodule("tokens")  # type: ignore[assignment]
+            self.decoder.embedding.tokens = self.encoder.embedding.tokens
 
     @property
     def generates(self) -> bool:
@@ -62,7 +62,7 @@ class EncoderDecoder(Model):
         return self.decoder.max_context
 
     @property
-    def vocab_size(self) -> int:
+    def vocab_size(self) -> int | None:
         return self.decoder.vocab_size
 
     @property
@@ -70,7 +70,7 @@ class EncoderDecoder(Model):
         return self.encoder.vocab_size
 
     @property
-    def token_table(self) -> Tensor:
+    def token_table(self) -> Tensor | None:
         return self.decoder.token_table
 
     @property

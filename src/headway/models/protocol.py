@@ -32,6 +32,7 @@ class Model(nn.Module):
     """Base of every shape. `config` is all that is needed to build it again."""
 
     config: Any
+    embedding: Any  # the front end, but for a model of several parts
 
     @property
     def shape(self) -> Shape:
@@ -112,7 +113,7 @@ class Model(nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Tokens that the model can generate, or that it reads where it does not generate; None: it reads no tokens."""
-        return None
+        return self.config.embedding.vocab or None
 
     @property
     def source_vocab_size(self) -> int | None:
@@ -122,4 +123,4 @@ class Model(nn.Module):
     @property
     def token_table(self) -> Tensor | None:
         """(vocab, width), or what stands for it; an output layer may be tied to it. None: the model reads no tokens."""
-        return None
+        return self.embedding.token_table

@@ -87,14 +87,6 @@ class RecurrentEncoderDecoder(Model):
     def head_kind(self) -> HeadKind:
         return "language"
 
-    @property
-    def vocab_size(self) -> int:
-        return self.config.embedding.vocab
-
-    @property
-    def token_table(self) -> Tensor:
-        return self.embedding.tokens.table
-
     def forward(
         self,
         inputs: Tensor,  # token ids (batch, source)
@@ -164,7 +156,7 @@ class RecurrentEncoderDecoder(Model):
             weights.append(weight)
         self.cross.weights(torch.stack(weights, dim=1)[:, None])  # (batch, 1, target, source)
         hidden = self._drop(torch.tanh(self.mix(torch.stack(states, dim=1))))  # (batch, target, width)
-        return F.linear(hidden, self.token_table), hidden
+        return F.linear(hidden, self.embedding.tokens.table), hidden
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.embedding(ids).x  # without positions: the order is in the recurrence

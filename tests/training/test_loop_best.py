@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headway.errors import TrainingError
-from headway.training.state import load_state, load_tensors, states
+from headway.training.state import load_state, load_tensors, states, write_state
 
 toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("toy_run.py"))))
 
@@ -41,6 +41,33 @@ def test_best_weights_are_restored_and_patience_ends_the_run(tmp_path, average):
     last = load_state(states(tmp_path / "training")[0])["model"]["embed.weight"]
     assert not torch.equal(last, seen[1])  # the state goes on from the last weights, not from the best
     assert torch.equal(last, seen[-1]) == (average == 0.0)
+
+
+def test_a_tie_is_broken_by_the_loss_and_still_counts_towards_patience(tmp_path):
+    scripts = iter([(0.5, 3.0), (0.5, 2.0), (0.5, 2.5), (0.5, float("nan")), (0.4, 0.1)])
+    seen: list[torch.Tensor] = []
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        seen.append(model.embed.weight.clone())
+        return dict(zip(("accuracy", "loss"), next(scripts), strict=True))
+
+    model = toy.ToyModel()
+    options = {"eval_every": 2, "patience": 4, "evaluate": evaluate, "score": "accuracy"}
+    result = toy.toy_fit(tmp_path, model=model, **options)
+    assert (result.stopped_by, result.best, result.best_step) == ("patience", 0.5, 4)
+    assert torch.equal(model.embed.weight, seen[1])
+
+
+def test_a_state_without_the_loss_of_the_best_weights_resumes(tmp_path):
+    evaluate, _ = scripted(0.5, 0.2, 0.3)
+    toy.toy_fit(tmp_path, evaluate=evaluate, score="accuracy", eval_every=2, steps=4)
+    state = states(tmp_path / "training")[0]
+    content = load_state(state)
+    del content["status"]["best_loss"]
+    write_state(state, content)
+    evaluate, _ = scripted(0.9, 0.9)
+    result = toy.toy_fit(tmp_path, evaluate=evaluate, score="accuracy", eval_every=2, steps=6, resume=True)
+    assert (result.best, result.best_step) == (0.9, 6)
 
 
 def test_lower_may_be_better(tmp_path):

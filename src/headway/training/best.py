@@ -22,16 +22,18 @@ class BestCheckpoint:
     higher_is_better: bool
 
     def update(self, scores: dict[str, float], model: nn.Module, *, status: Status, world: World) -> None:
-        """Save the current weights if their score is the best so far; otherwise count one more evaluation without
-        improvement."""
+        """Save the current weights if their score is the best so far, or equal to it with a lower loss. An evaluation
+        without a better score counts towards `patience`."""
         if self.score not in scores:
             raise TrainingError(f"score: {self.score!r} is not among the evaluated scores ({', '.join(scores)})")
-        value = scores[self.score]
-        if math.isnan(value) or not self._improves(value, status.best):
-            status.unimproved += 1
-            return
-        digest = world.broadcast(world.run_on_main(lambda: save_tensors(self.path, model.state_dict())))
-        status.best, status.best_step, status.best_sha256, status.unimproved = value, status.step, digest, 0
+        value, loss = scores[self.score], scores.get("loss", math.inf)
+        improved = not math.isnan(value) and self._improves(value, status.best)
+        status.unimproved = 0 if improved else status.unimproved + 1
+        tied = value == status.best and status.best_loss is not None and loss < status.best_loss
+        if improved or tied:
+            digest = world.broadcast(world.run_on_main(lambda: save_tensors(self.path, model.state_dict())))
+            status.best, status.best_step, status.best_sha256 = value, status.step, digest
+            status.best_loss = loss if math.isfinite(loss) else None
 
     def restore(self, model: nn.Module, *, status: Status, world: World) -> str | None:
         """Load the best weights into the model. Returns a warning if the file no longer holds them."""

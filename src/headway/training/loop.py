@@ -202,6 +202,7 @@ class Run:
             steps=status.step,
             epochs=status.epoch,
             best=status.best,
+            best_step=status.best_step if status.best is not None else None,
             history=self.metrics_log.history,
             stopped_by=stopped_by,
             seconds=status.elapsed,

@@ -46,6 +46,7 @@ class Status:
     evaluated: int = -1  # the step of the last evaluation
     unimproved: int = 0  # evaluations since the best
     best: float | None = None
+    best_loss: float | None = None  # of the best weights; breaks ties of the score
     best_step: int = -1
     best_sha256: str = ""
 

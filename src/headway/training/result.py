@@ -13,6 +13,7 @@ class FitResult:
     steps: int
     epochs: int
     best: float | None
+    best_step: int | None  # of the weights the run ends with, if they were chosen by a score
     history: list[Entry]
     stopped_by: str  # steps, epochs, minutes, patience, SIGTERM or SIGINT
     seconds: float

@@ -56,7 +56,13 @@ class OptimizerState(TypedDict):
     param_groups: list[ParamGroup]
 
 
-class StatusState(TypedDict):
+class _AddedStatus(TypedDict, total=False):
+    """Fields that states of earlier versions do not have."""
+
+    best_loss: Number | None
+
+
+class StatusState(_AddedStatus):
     step: Count
     epoch: Count
     position: Count

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.task_run import started
 from torch import Tensor, nn
 
+from headway import tasks
 from headway.errors import CheckpointError, ConfigError
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import Block, BlockConfig
@@ -23,6 +25,7 @@ from headway.training.lora import (
     open_lora,
     save_lora,
 )
+from headway.training.optim import embedding_weights, head_parameters
 
 
 class Toy(nn.Module):
@@ -209,3 +212,25 @@ def test_freezing_reports_what_is_trainable() -> None:
     expected = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     assert (report.trainable, report.total) == (expected, total) and expected < total
     assert f"{expected:,} of {total:,}" in str(report)
+
+
+@pytest.mark.parametrize("name", sorted(tasks.TASKS))
+def test_every_task_can_be_trained_with_adapters(name: str) -> None:
+    """Tied heads have no parameters of their own; untied ones are trained beside the adapters."""
+    task, model, data = started(name, rows=8)
+    examples = [example for row in data.train() for example in task.examples(row)][:2]
+    if task.stream:
+        examples = [{"ids": example["ids"][:16]} for example in examples]
+    batch = task.collate(examples, seeds=[(0, 0, i) for i in range(len(examples))], where=[""] * len(examples))
+    before = task.loss(model, batch).total
+    head = {id(parameter) for parameter in head_parameters(model) - embedding_weights(model)}
+    assert add_lora(model, rank=2, train_heads=True)
+    assert torch.allclose(task.loss(model, batch).total, before)
+    trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    adapters = {id(parameter) for name, parameter in model.named_parameters() if ".lora_" in name}
+    assert trained == adapters | head
+    disturb(model)
+    adapted = task.loss(model, batch).total
+    assert not torch.allclose(adapted, before)
+    merge_lora(model)
+    assert torch.allclose(task.loss(model, batch).total, adapted, rtol=1e-4)

@@ -223,7 +223,7 @@ def learner(plan: Plan, bundle: Bundle, say: Say) -> torch.nn.Module:
     for parameter in bundle.model.parameters():
         parameter.data = parameter.data.contiguous()
     if plan.lora:
-        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, also_train=["head*"])
+        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, train_heads=True)
     if plan.freeze:
         say(str(freeze(bundle.model, plan.freeze)))
     return bundle.model

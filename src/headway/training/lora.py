@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.errors import CheckpointError, ConfigError, did_you_mean
 from headway.layers.dropout import drop
-from headway.training.optim import embedding_weights
+from headway.training.optim import embedding_weights, head_parameters
 from headway.validation import Check, between, from_dict
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
@@ -88,11 +88,12 @@ def add_lora(
     dropout: float = 0.0,
     targets: Sequence[str] = (),
     also_train: Sequence[str] = (),
+    train_heads: bool = False,
 ) -> list[str]:
     """Add adapters, in place, to the linear layers that match `targets` (by default all of attention and feed-forward).
 
-    All other parameters are frozen, except those that match `also_train`, such as a new head. Returns the names of the
-    adapted layers.
+    All other parameters are frozen, except those that match `also_train` and, with `train_heads`, those of heads that
+    are not tied to an embedding. Returns the names of the adapted layers.
     """
     if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
         raise ConfigError(f"LoRA needs rank ≥ 1, alpha > 0, 0 ≤ dropout < 1; got {rank}, {alpha}, {dropout}")
@@ -106,8 +107,9 @@ def add_lora(
     }
     names = _matching_names(layers, targets, what="linear layer") if targets else _default_targets(layers)
     trained = _matching_names(dict(model.named_parameters()), also_train, what="parameter")
+    heads = head_parameters(model) - tables if train_heads else set()
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained)
+        parameter.requires_grad_(name in trained or parameter in heads)
     wrapped: dict[nn.Module, LoRALinear] = {}  # a layer used twice has one adapter
     for name in names:
         layer = layers[name]

@@ -123,18 +123,18 @@ def embedding_weights(model: nn.Module) -> set[Tensor]:
     return {module.weight for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
 
 
+def head_parameters(model: nn.Module) -> set[Tensor]:
+    """The parameters of modules with `is_head = True`."""
+    heads = (module for module in model.modules() if getattr(module, "is_head", False))
+    return {parameter for head in heads for parameter in head.parameters()}
+
+
 def roles(model: nn.Module) -> dict[str, Role]:
     """The role of every trainable parameter, by name.
 
-    A head is a module with `is_head = True` and everything inside it; a tied output layer counts as an embedding.
+    A tied output layer counts as an embedding.
     """
-    embeddings = embedding_weights(model)
-    heads = {
-        parameter
-        for module in model.modules()
-        if getattr(module, "is_head", False)
-        for parameter in module.parameters()
-    }
+    embeddings, heads = embedding_weights(model), head_parameters(model)
     found: dict[str, Role] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

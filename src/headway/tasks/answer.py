@@ -90,16 +90,16 @@ class Answer(Task):
         kept = set(self.truncation.apply(question_at, self.question_limit, part="question", where=where))
         before = [i for i in range(first) if both.parts[i] is None or i in kept]
         after = list(range(last, len(both.ids)))
-        room = self.limit - len(before) - len(after)
-        if room < 1:
+        budget = self.limit - len(before) - len(after)
+        if budget < 1:
             raise ConfigError(
                 f"{where}: a question of {len(kept)} tokens leaves no room for the context in a window of {self.limit}"
             )
         if self.overflow != "window":
-            last = first + len(self.truncation.apply(inside, room, part="context", where=where))
+            last = first + len(self.truncation.apply(inside, budget, part="context", where=where))
         out = []
-        for start in range(first, max(last - room, first) + self.stride, min(self.stride, room)):
-            middle = range(start, min(start + room, last))
+        for start in range(first, max(last - budget, first) + self.stride, min(self.stride, budget)):
+            middle = range(start, min(start + budget, last))
             taken = [*before, *middle, *after]
             out.append(
                 Window(
@@ -109,7 +109,7 @@ class Answer(Task):
                     [both.offsets[i] for i in middle],
                 )
             )
-            if start + room >= last:
+            if start + budget >= last:
                 break
         return out
 

@@ -88,17 +88,17 @@ class Tag(Task):
 
     def read(self, words: Sequence[str], *, where: str) -> list[Reading]:
         """The windows of a sentence: one, or several if it is too long and `overflow` is "window"."""
-        room, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
-        if room < 1:
+        budget, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
+        if budget < 1:
             raise ConfigError(f"limit {self.limit} leaves no room for a word")
         pieces = self.pieces(words)
         whole = Window(range(len(words)), range(len(words)))
-        if sum(map(len, pieces)) <= room or self.overflow != "window":
+        if sum(map(len, pieces)) <= budget or self.overflow != "window":
             ids, places = self._reading(pieces, whole)
             ids = self.truncation.apply(ids, self.limit, part="words", where=where, last=ids[-1] if after else None)
             return [Reading(ids, [(at, word) for at, word in places if at < len(ids) - after])]
-        pieces = [self.truncation.apply(piece, room, part="one word", where=where) for piece in pieces]
-        return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], room)]
+        pieces = [self.truncation.apply(piece, budget, part="one word", where=where) for piece in pieces]
+        return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], budget)]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The tokens of each word; a word that the tokenizer drops (a lone control character) is the unknown token."""

@@ -147,13 +147,15 @@ class Bundle:
         return folder
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
-        """The task's prediction for one input, or for each of a list."""
+        """The task's prediction for one input, or for each of a list. Truncated inputs give a warning."""
         task = self.find_task()
         if task.generates:
             options = {"prefixes": self.prefixes, **options}
-        if isinstance(inputs, list):
-            return task.predict(self.model, inputs, **options)
-        return task.predict(self.model, [inputs], **options)[0]
+        with task.count_truncation() as truncated:
+            found = task.predict(self.model, inputs if isinstance(inputs, list) else [inputs], **options)
+        for line in truncated.summary():
+            warnings.warn(line, stacklevel=2)
+        return found if isinstance(inputs, list) else found[0]
 
     def find_task(self) -> Task:
         """The task it was trained for; for a published model, the one its shape and head are made for."""

@@ -12,10 +12,11 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.generation_options import generation_options
-from headway.cli.options import AsJson, Data, Model, Weights, reads_data, say, say_lines
+from headway.cli.options import AsJson, Model, Weights, reads_data, say, say_lines
 from headway.errors import InputError
 
 if TYPE_CHECKING:
+    from headway.data.truncation import TruncationCounter
     from headway.distributed import World
 
 T = TypeVar("T")
@@ -29,33 +30,44 @@ def note_unfinished(model: str) -> None:
                    f"continue it with --resume --out {model}", err=True)  # fmt: skip
 
 
+def note_truncation(lines: list[str]) -> None:
+    for line in lines:
+        typer.echo(f"note: {line}", err=True)
+
+
 @app.command()
 @reads_data
 @generation_options
 def evaluate(
     model: Model,
-    data: Data = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="A file or folder; two parallel files for translate (default: the run's held-out part).",
+        ),
+    ] = None,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
-    """Score MODEL on DATA with the metrics of its task."""
-    from headway import jobs
+    """Score MODEL on DATA (default: the held-out part of its own run) with the metrics of its task."""
     from headway.bundle import load
-    from headway.jobs.inference import distributed
+    from headway.jobs.inference import distributed, evaluation
 
     with distributed() as world:
         if world.is_main:
             note_unfinished(model)
-        scores = jobs.evaluate(load(model, weights=weights), data, **reading, **generation)
+        found = evaluation(load(model, weights=weights), data, **reading, **generation)
     if not world.is_main:
         return
+    note_truncation(found.truncated)
     if as_json:
-        say(json.dumps(scores))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
-        say_lines(jobs.score_lines(scores))
+        say_lines(found.lines())
 
 
 @app.command()
@@ -109,20 +121,33 @@ def predict_all(
     if streamed:
         options["on_text"] = lambda text: print(text, end="", flush=True)
     unmatched = 0
-    answers = jobs.run(bundle, texts, **options)
-    for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
-        unmatched += jobs.unmatched(answer)
-        if not world.is_main:
-            continue
-        if as_json:
-            say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False, default=str))  # a picture is a Path
-        else:
-            say("" if streamed else jobs.format_answer(answer))
+    with bundle.find_task().count_truncation() as truncated:
+        answers = jobs.run(bundle, texts, **options)
+        for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
+            unmatched += jobs.unmatched(answer)
+            if not world.is_main:
+                continue
+            if as_json:
+                say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False, default=str))  # a Path is text
+            else:
+                say("" if streamed else jobs.format_answer(answer))
+    lines = merged(truncated, world).summary()
+    if world.is_main:
+        note_truncation(lines)
     if unmatched and world.is_main:
         typer.echo(f"note: {unmatched} answers do not match the constraint because they were cut off; "
                    "raise --max-new-tokens", err=True)  # fmt: skip
     if unmatched:
         raise typer.Exit(1)
+
+
+def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
+    """The counts of all processes, each of which runs on its own inputs."""
+    states = world.all_gather(truncated.state_dict())
+    for rank, state in enumerate(states):
+        if rank != world.rank:
+            truncated.merge(state)
+    return truncated
 
 
 def collect_inputs(given: list[str], file: Path | None) -> list[str]:

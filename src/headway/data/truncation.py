@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,15 @@ class TruncationCounter:
         if len(ids) > self.worst.get(part, (0, ""))[0]:
             self.worst[part] = (len(ids), where)
         return ids[:limit] if last is None else [*ids[: limit - 1], last]
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Adds the counts of another counter's `state_dict`."""
+        for part, count in state["seen"].items():
+            self.seen[part] = self.seen.get(part, 0) + count
+        for part, count in state["cut"].items():
+            self.cut[part] = self.cut.get(part, 0) + count
+            self.limit[part] = state["limit"][part]
+            self.worst[part] = max(self.worst.get(part, (0, "")), tuple(state["worst"][part]))
 
     def summary(self) -> list[str]:
         """A line for each part with truncated examples."""

@@ -16,9 +16,8 @@ from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.errors import ConfigError
 from headway.jobs.convert import new_folder, save_along
-from headway.jobs.inference import open_for
-from headway.jobs.run_config import open_data, saved_plan
-from headway.jobs.run_folder import PLAN, Paths
+from headway.jobs.inference import evaluation_data, held_out
+from headway.jobs.run_folder import Paths
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
 
@@ -55,17 +54,14 @@ def calibrate(
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: the weights are int8; calibrate the model before conversion, then convert")
     task = bundle.find_task()
-    if data:
-        rows = open_for(task, data, columns=columns, encoding=encoding).test
-    elif (folder / "training" / PLAN).exists():
-        rows = open_data(saved_plan(folder)).valid
-    else:
+    if not data and held_out(folder) is None:
         raise ConfigError(f"{model}: give data that the model was not trained on, after OUT")
+    rows, _ = evaluation_data(bundle, data, columns=columns, encoding=encoding)
 
     @cache
     def loss(power: float) -> float:
         with _divided(head, exp(power)):
-            return task.evaluate(bundle.model, rows())["loss"]
+            return task.quick_evaluate(bundle.model, rows())["loss"]
 
     power = minimum(loss)
     found = Calibration(exp(power), before=loss(0.0), after=loss(power))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from headway.bundle import Bundle, load
-from headway.data.dataset import Dataset, open_builtin, open_files
+from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
+from headway.data.row import Row
 from headway.data.text_reader import read_lines
 from headway.distributed import World, init_distributed
 from headway.errors import InputError
-from headway.jobs.run_folder import Paths, listed
+from headway.jobs.run_folder import PLAN, Paths, listed
 from headway.tasks.distributed import chunks, distributed_map, use_ranks, world_size
 from headway.tasks.task import Task
 
@@ -40,11 +43,81 @@ def evaluate(
     encoding: str | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """The scores of the model's task on files (of a folder: its test part), or on the built-in test data."""
+    """The scores of the model's task on files (of a folder: its test part), or on the held-out part of the run that
+    trained it; a model that was not trained here is evaluated on the built-in test data."""
+    found = evaluation(model, data, columns=columns, encoding=encoding, **options)
+    for line in found.truncated:
+        warnings.warn(line, stacklevel=2)
+    return found.scores
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    scores: dict[str, float]
+    examples: int
+    characters: int  # of running text, which has no examples; else 0
+    data: str
+    search: str  # empty: no text was generated
+    truncated: list[str]  # a line for each part of the examples
+
+    def to_dict(self) -> dict[str, Any]:
+        count = {"characters": self.characters} if self.characters else {"examples": self.examples}
+        facts = {**count, "data": self.data, "search": self.search, "truncated": self.truncated}
+        return {**self.scores, **{name: value for name, value in facts.items() if value}}
+
+    def lines(self) -> list[str]:
+        count = f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
+        return [*score_lines(self.scores), ", ".join(filter(None, [f"on {count} of {self.data}", self.search]))]
+
+
+def evaluation(
+    model: str | Path | Bundle,
+    data: Paths | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    **options: Any,
+) -> Evaluation:
+    """`evaluate`, with what was evaluated and how."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
-    found = open_for(task, data, columns=columns, encoding=encoding) if data else open_builtin(task.builtin)
-    return task.evaluate(bundle.model, found.test(), **options)
+    search = task.search(bundle.model, **options)
+    rows, name = evaluation_data(bundle, data, columns=columns, encoding=encoding)
+    counts = {"examples": 0, "characters": 0}
+
+    def counted() -> Iterator[Row]:
+        for row in rows():
+            counts["examples"] += 1
+            counts["characters"] += len(row.fields["text"]) if row.fields.get("running") else 0
+            yield row
+
+    with task.count_truncation() as counter:
+        scores = task.evaluate(bundle.model, counted(), **options)
+    return Evaluation(scores, **counts, data=name, search=search, truncated=counter.summary())
+
+
+def evaluation_data(
+    bundle: Bundle, data: Paths | None, *, columns: Mapping[str, str] | None, encoding: str | None
+) -> tuple[RowReader, str]:
+    """The rows to evaluate a model on, and their name."""
+    task = bundle.find_task()
+    if data:
+        given = open_for(task, data, columns=columns, encoding=encoding)
+        return given.test, given.name
+    run = held_out(bundle.folder)
+    if run is not None:
+        return run.valid, f"the held-out part of {run.name}"
+    built_in = open_builtin(task.builtin)
+    return built_in.test, built_in.name
+
+
+def held_out(folder: Path | None) -> Dataset | None:
+    """The data of the run in this folder; None if the folder holds no run. Imports the training settings when used."""
+    if folder is None or not (folder / "training" / PLAN).exists():
+        return None
+    from headway.jobs.run_config import open_data, saved_plan
+
+    return open_data(saved_plan(folder))
 
 
 def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> Dataset:

@@ -170,6 +170,8 @@ def run_plan(
     held = first_rows(data.valid, EVALUATED)
     if not held:
         raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
+    if report is not None and report.held_out > len(held):
+        say(f"evaluating   on the first {len(held):,} of {report.held_out:,} held-out examples; at the end on all")
     begun = resume and world.broadcast(bool(states(folder / "training")))
     if resume and not begun:
         say("no state had been saved yet, so the run begins at its first step")
@@ -179,7 +181,7 @@ def run_plan(
         loss=task.loss,
         settings=settings,
         folder=folder,
-        evaluate=lambda model: task.evaluate(cast(Any, model), held),
+        evaluate=lambda model: task.quick_evaluate(cast(Any, model), held),
         score=task.metric,
         higher_is_better=task.higher_is_better,
         callbacks=callbacks,
@@ -190,7 +192,7 @@ def run_plan(
     scores: dict[str, float] = {}
     if result.exit_code == 0:
         with use_ranks(world):
-            found = task.evaluate(bundle.model, data.valid())
+            found = task.quick_evaluate(bundle.model, data.valid())
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)

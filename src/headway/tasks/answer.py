@@ -162,7 +162,8 @@ class Answer(Task):
         rows = list(rows)
         if not rows:
             raise DataError("task answer: there are no questions to evaluate on")
-        found = [one["answer"] for one in self.predict(model, [self.model_input(row) for row in rows])]
+        with self.count_truncation():  # the examples below count the same inputs
+            found = [one["answer"] for one in self.predict(model, [self.model_input(row) for row in rows])]
         references = [[text for text, _ in row.fields["answers"]] for row in rows]
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
         return {**squad.report(found, references), "loss": self.mean_loss(model, examples)}

@@ -79,3 +79,9 @@ def details_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
         tokens = zip(hypothesis.ids, tokenizer.tokens(hypothesis.ids), hypothesis.logprobs, strict=True)
         out["tokens"] = [{"id": i, "text": text, "logprob": round(logprob, 6)} for i, text, logprob in tokens]
     return out
+
+
+def search_name(settings: GenerationSettings) -> str:
+    if settings.beams > 1:
+        return f"beam search, {settings.beams} beams"
+    return f"sampling, temperature {settings.temperature:g}" if settings.temperature else "greedy search"

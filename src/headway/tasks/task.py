@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
@@ -157,6 +158,24 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
+
+    def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """The scores of a training run: as `evaluate`, by a fast search where text is generated."""
+        return self.evaluate(model, rows)
+
+    def search(self, model: Model, **options: Any) -> str:
+        """How `evaluate` generates text under these options, in words; empty for a task that generates none."""
+        self.refuse_options(options)
+        return ""
+
+    @contextmanager
+    def count_truncation(self) -> Iterator[TruncationCounter]:
+        """While inside, truncated inputs are counted by the given counter, apart from those of the training data."""
+        kept, self.truncation = self.truncation, TruncationCounter(self.overflow)
+        try:
+            yield self.truncation
+        finally:
+            self.truncation = kept
 
     def mean_loss(self, model: nn.Module, examples: Sequence[Example]) -> float:
         """Mean loss of a target."""

@@ -17,6 +17,7 @@ from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.generation import GenerationSettings
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
@@ -24,7 +25,7 @@ from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
-from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
+from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
 from headway.tasks.task import IGNORE, Example, Task, ids_array, pad
 
 
@@ -123,8 +124,7 @@ class Translate(Task):
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The target of each source by beam search, or by sampling if `temperature` is given."""
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
-        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=model.max_context)
-        settings = settings_from(options, self.tokenizer)
+        settings = self.settings(model, options)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
 
         def work(batch: Sequence[tuple[int, list[int]]]) -> list[Any]:
@@ -141,6 +141,11 @@ class Translate(Task):
         size = max(1, 128 // settings.beams)
         return map_by_length(list(enumerate(sources)), work, length=lambda each: len(each[1]), size=size)
 
+    def settings(self, model: Model, options: dict[str, Any]) -> GenerationSettings:
+        """The settings of `predict`: its options over those of the model's files over those of the task."""
+        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=model.max_context)
+        return settings_from(options, self.tokenizer)
+
     def generation_options(self) -> dict[str, Any]:
         """The task's own generation options; the model's files and explicit options override them."""
         eos_ids = () if self.tokenizer.eos_id is None else (self.tokenizer.eos_id,)
@@ -153,11 +158,11 @@ class Translate(Task):
 
     @torch.no_grad()
     def evaluate(self, model: Model, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
-        """Loss per token, exact matches, and scores of the text, generated with `beams` (default: those of the model's
-        files, else greedy)."""
+        """Loss per token, exact matches, and scores of the text, generated as by `predict`."""
         rows = list(rows)
-        beams = self.generation_defaults.options.get("beams", 1) if beams is None else beams
-        found = self.predict(model, [self.model_input(row) for row in rows], beams=beams)
+        options = {} if beams is None else {"beams": beams}
+        with self.count_truncation():  # the examples below count the same sources
+            found = self.predict(model, [self.model_input(row) for row in rows], **options)
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
         return {
@@ -165,6 +170,18 @@ class Translate(Task):
             "exact": exact / max(len(rows), 1),
             **self.text_scores(found, rows),
         }
+
+    def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """With the beams of the model's files, else greedy."""
+        return self.evaluate(model, rows, beams=self.quick_beams)
+
+    @property
+    def quick_beams(self) -> int:
+        return self.generation_defaults.options.get("beams", 1)
+
+    def search(self, model: Model, **options: Any) -> str:
+        self.refuse_options(options, "beams")
+        return search_name(self.settings(model, options))
 
     def signature(self) -> str:
         return scores.translation_signature()

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import headway
+from headway.cli import app
 from headway.errors import ConfigError
 from headway.generation.defaults import FILE, GenerationDefaults, read_defaults
 from headway.jobs.chat import Conversation
@@ -160,7 +162,7 @@ def test_evaluate_and_chat_follow_the_file(tmp_path: Path) -> None:
     )
     assert headway.evaluate(folder, tmp_path / "pairs.tsv")["exact"] == 1.0
     chatting = {"do_sample": False, "max_new_tokens": 6, "num_beams": 2, "eos_token_id": [2, 50], "max_length": 9}
-    conversation = Conversation(headway.load(published(tmp_path / "chat", "llama", chatting)), tell=lambda _: None)
+    conversation = Conversation(headway.load(published(tmp_path / "chat", "llama", chatting)))
     settings = conversation.settings
     assert (settings.temperature, settings.beams, set(settings.eos_ids)) == (0.0, 1, {2, 50})
 
@@ -193,10 +195,9 @@ def test_a_model_trained_further_keeps_the_token_ids_and_searches_as_its_task_sa
 
 
 def test_info_shows_them(tmp_path: Path) -> None:
-    from headway.jobs import info
-
     folder = published(tmp_path / "model", "bart", {"num_beams": 4, "max_length": 14, "decoder_start_token_id": 2})
-    [line] = [line for line in info.lines(info.about(folder)) if line.startswith("generation")]
+    shown = CliRunner().invoke(app, ["info", str(folder)]).stdout
+    [line] = [line for line in shown.splitlines() if line.startswith("generation")]
     assert "beams 4" in line and "max_length 14" in line and "eos_ids (2,)" in line and FILE in line
 
 

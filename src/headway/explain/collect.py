@@ -103,7 +103,7 @@ def _generation(
     if output.kind != "next":
         return None
     if bundle.model.shape == "decoder":
-        return continuation(bundle, prepared.inputs["inputs"][0].tolist(), task.tokenizer, steps=steps)
+        return continuation(bundle, task, prepared.inputs["inputs"][0].tolist(), steps=steps)
     cross = [each for each in attention if each.kind == "cross"]
     return generation_of(output, cross[-1] if cross else None)
 

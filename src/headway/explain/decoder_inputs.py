@@ -4,7 +4,6 @@ generated continuation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import torch
 
@@ -20,8 +19,8 @@ from headway.generation import GenerationSettings, generate, tokens_left
 from headway.inspect import record
 from headway.models.outputs import Output
 from headway.preprocess.id_text import IdTokenizer
-from headway.preprocess.text import Tokenizer
 from headway.tasks.generate import Generate
+from headway.tasks.task import Task
 from headway.tasks.translate import Translate
 
 MAX_TARGET = 64  # tokens
@@ -60,7 +59,7 @@ def prepare_encoder_decoder(bundle: Bundle, task: Translate, value: str, *, agai
     if against is not None:
         answer, target = against, strict.target_ids(against, where="--against")
     else:
-        (own,) = task.predict(bundle.model, [value], max_new_tokens=limit, logprobs=True, details=True)
+        (own,) = task.predict(bundle.model, [value], max_new_tokens=limit, n=1, logprobs=True, details=True)
         answer, target = own["text"], [token["id"] for token in own["tokens"]]
         if own["finished_by"] == "length":
             note.append(f"The answer is cut at {limit} tokens.")
@@ -101,16 +100,18 @@ def generation_of(output: story.Output, attention: story.Attention | None) -> st
 
 
 @torch.no_grad()
-def continuation(bundle: Bundle, ids: Sequence[int], tokenizer: Tokenizer, *, steps: int) -> story.Generation:
+def continuation(bundle: Bundle, task: Task, ids: Sequence[int], *, steps: int) -> story.Generation:
     """What a decoder generates next, by greedy search, with the candidates and the attention weights of each step."""
-    model, to_text = bundle.model, vocabulary(tokenizer)
+    model, tokenizer = bundle.model, task.tokenizer
+    to_text = vocabulary(tokenizer)
     if model.max_context is not None:
         steps = min(steps, tokens_left(model.max_context, len(ids)))
     if steps < 1:
         return story.Generation([])
     ends = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
+    ends = task.generation_defaults.options.get("eos_ids", ends)
     settings = GenerationSettings(max_new_tokens=steps, eos_ids=ends)
-    ((found,),) = generate(cast(Any, model), [ids], settings, tokenizer=tokenizer)
+    ((found,),) = generate(model, [ids], settings, tokenizer=tokenizer)
     inputs = [*ids, *found.ids[:-1]]
     positions = range(len(ids) - 1, len(inputs))  # where each token was generated
     tap = f"{attentions(model)[-1].name}.weights"

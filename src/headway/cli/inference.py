@@ -16,6 +16,7 @@ from headway.cli.options import AsJson, Model, Weights, reads_data, say, say_lin
 from headway.errors import InputError
 
 if TYPE_CHECKING:
+    from headway.bundle import Bundle
     from headway.data.truncation import TruncationCounter
     from headway.distributed import World
 
@@ -71,6 +72,7 @@ def evaluate(
 
 
 @app.command()
+@reads_data
 @generation_options
 def run(
     model: Model,
@@ -78,18 +80,31 @@ def run(
         list[str] | None, typer.Argument(metavar="[INPUT…]", help="Inputs (default: the lines of standard input).")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(help="File of inputs, one a line (JSON objects where a task takes several fields).")
+        Path | None,
+        typer.Option(
+            help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), or one input a line."
+        ),
     ] = None,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
+    reading: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
     """Run MODEL on inputs. One generated text is streamed; several inputs are run in batches."""
     from headway.jobs.inference import distributed
 
     with distributed() as world:
-        predict_all(model, world, inputs=inputs or [], file=file, weights=weights, as_json=as_json, options=generation)
+        predict_all(
+            model,
+            world,
+            inputs=inputs or [],
+            file=file,
+            reading=reading,
+            weights=weights,
+            as_json=as_json,
+            options=generation,
+        )
 
 
 def predict_all(
@@ -98,6 +113,7 @@ def predict_all(
     *,
     inputs: list[str],
     file: Path | None,
+    reading: dict[str, Any],
     weights: str | None,
     as_json: bool,
     options: dict[str, Any],
@@ -108,8 +124,8 @@ def predict_all(
 
     if world.is_main:
         note_unfinished(model)
-    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(inputs, file)))
     bundle = load(model, weights=weights)
+    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))
     generates = jobs.generates(bundle)
     not_applicable = [name.replace("_", "-") for name in options if name != "n"]
     if not_applicable and not generates:
@@ -150,12 +166,12 @@ def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
     return truncated
 
 
-def collect_inputs(given: list[str], file: Path | None) -> list[str]:
+def collect_inputs(bundle: Bundle, given: list[str], file: Path | None, *, reading: dict[str, Any]) -> list[Any]:
     """Those of the command line and the file; without any, the lines of standard input."""
     from headway.jobs import read_inputs
 
     if file is not None:
-        return given + read_inputs(file)
+        return given + read_inputs(file, bundle, **reading)
     if given:
         return given
     if sys.stdin.isatty():

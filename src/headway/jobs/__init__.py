@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.jobs.inference import evaluate, format_answer, generates, read_inputs, run, score_lines, unmatched
+    from headway.jobs.inference import evaluate, format_answer, generates, run, score_lines, unmatched
+    from headway.jobs.inputs import read_inputs
     from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
     from headway.jobs.run_folder import unfinished
     from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train
@@ -37,9 +38,13 @@ __all__ = [
     "unmatched",
 ]
 
-_INFERENCE = ("evaluate", "format_answer", "generates", "read_inputs", "run", "score_lines", "unmatched")
+_INFERENCE = ("evaluate", "format_answer", "generates", "run", "score_lines", "unmatched")
 _RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan")
-_MODULES = {**dict.fromkeys(_INFERENCE, "inference"), **dict.fromkeys(_RUN_CONFIG, "run_config")}
+_MODULES = {
+    **dict.fromkeys(_INFERENCE, "inference"),
+    **dict.fromkeys(_RUN_CONFIG, "run_config"),
+    "read_inputs": "inputs",
+}
 _MODULES["unfinished"] = "run_folder"
 
 

@@ -15,7 +15,6 @@ import torch
 from headway.bundle import Bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.row import Row
-from headway.data.text_reader import read_lines
 from headway.distributed import World, init_distributed
 from headway.errors import InputError
 from headway.jobs.run_folder import PLAN, Paths, listed
@@ -150,13 +149,6 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
 def generates(bundle: Bundle) -> bool:
     """Whether the model's task generates text."""
     return bundle.find_task().generates
-
-
-def read_inputs(path: Path) -> list[str]:
-    """The lines of a text file."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    return [text for _, text in read_lines(path)]
 
 
 def format_answer(answer: Any) -> str:

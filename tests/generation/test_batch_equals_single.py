@@ -13,6 +13,8 @@ from support.writers import ENCODER_DECODERS, GENERATORS
 
 from headway.engine import release
 from headway.generation import generate
+from headway.layers.rotary import RotaryScaling
+from headway.models.build import build
 
 DECODERS = [name for name in GENERATORS if name not in ENCODER_DECODERS]
 REQUESTS = st.lists(
@@ -55,6 +57,23 @@ def test_trust_38_sources_of_different_length_do_not_affect_each_other(pair_of, 
     for i, (source, answer) in enumerate(zip(SOURCES, together, strict=True)):
         seed = None if chosen.seed is None else chosen.seed + i
         [single] = generate(model, [[start]], replace(chosen, seed=seed), sources=[source])
+        assert [h.ids for h in single] == [h.ids for h in answer]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trust_38_rotary_angles_that_depend_on_the_length_of_a_row(llama, mode):
+    """Prompts and answers on both sides of the length from which the angles change."""
+    config, scaling = llama.model.config, RotaryScaling("dynamic", factor=4.0, original_length=5)
+    attention = config.stack.block.attention
+    attention = replace(attention, rotary=replace(attention.rotary, scaling=scaling))
+    stack = replace(config.stack, block=replace(config.stack.block, attention=attention))
+    model = build(replace(config, stack=stack)).eval()
+    model.load_state_dict(llama.model.state_dict())
+    assert model.rotary_depends_on_length
+    together = generate(model, PROMPTS, MODES[mode])
+    for i, (prompt, answer) in enumerate(zip(PROMPTS, together, strict=True)):
+        seed = None if MODES[mode].seed is None else MODES[mode].seed + i
+        [single] = generate(model, [prompt], replace(MODES[mode], seed=seed))
         assert [h.ids for h in single] == [h.ids for h in answer]
 
 

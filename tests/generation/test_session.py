@@ -12,6 +12,7 @@ from support.searches import Counted
 from support.writers import tiny_decoder
 
 from headway.engine import prepare, release
+from headway.engine.prefix import PrefixCache
 from headway.errors import HeadwayError, InputError
 from headway.generation import GenerationSettings, Session, generate
 from headway.layers.embeddings import EmbeddingConfig
@@ -204,6 +205,23 @@ def test_a_beam_search_has_events_at_its_end(tokenizer):
         (i, None, event.hypothesis.text) for i, event in enumerate(steps[-1])
     ]
     assert steps[-1][0].hypothesis.score >= steps[-1][1].hypothesis.score
+
+
+def test_prefixes_of_past_requests_are_reused(llama):
+    begin = [3 + i % 30 for i in range(20)]
+    prompts = [[*begin, 5], [*begin, 9, 11], [*begin, 7], [8, 9, 10]]
+    want = [generate(llama.model, [prompt], GREEDY)[0][0].ids for prompt in prompts]
+    model, prefixes = Counted(llama.model), PrefixCache()
+    session = Session(model, prefixes=prefixes)
+    session.add(prompts[0], GREEDY)
+    found = steps_until_idle(session)
+    assert model.shapes[0] == (1, 21) and len(prefixes) == 1
+    for prompt in prompts[1:]:
+        session.add(prompt, GREEDY)
+    model.shapes.clear()
+    found += steps_until_idle(session)
+    assert model.shapes[:3] == [(1, 2), (1, 1), (1, 3)], "only what the first request did not have"
+    assert [[e.token for events in found for e in events if e.id == id] for id in range(4)] == want
 
 
 def test_a_long_prompt_does_not_stall_the_others(llama):

@@ -18,7 +18,7 @@ from headway.generation.request import Request
 from headway.generation.sample import Answer
 
 CHUNK = 512  # most tokens of a prompt in one pass
-PADDING = 0.25  # most padding of a batch, relative to its tokens
+PADDING, SOURCE_PADDING = 0.25, 0.5  # most padding of a batch of prompts or of sources, relative to its tokens
 SHARED = 16  # common first tokens of all prompts that are worth a pass of their own
 
 
@@ -232,11 +232,11 @@ class PrefillQueue:
             shape = source.shape if isinstance(source, Tensor) else None
             kinds.setdefault((len(entry.rows[0]), shape), []).append(entry)
         for entries in kinds.values():
-            for group in similar([entry.source for entry in entries]):
+            for group in similar([entry.source for entry in entries], padding=SOURCE_PADDING):
                 yield Job([entries[i] for i in group])
 
 
-def similar(lengths: Sequence[int], *, padding: float = PADDING) -> list[list[int]]:
+def similar(lengths: Sequence[int], *, padding: float) -> list[list[int]]:
     """Indices in groups, the longest first; the padding of a group is at most a share of its tokens."""
     groups: list[list[int]] = []
     longest = tokens = 0

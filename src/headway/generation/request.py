@@ -95,6 +95,8 @@ def check(
     name: str,
     source_name: str,
 ) -> None:
+    if not model.generates:
+        raise InputError(f"{type(model).__name__} has no language head, so it does not generate")
     if model.training:
         raise InputError("the model is in training mode, where dropout changes the answers: call model.eval() first")
     if settings.stop and tokenizer is None:

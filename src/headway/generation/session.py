@@ -92,6 +92,7 @@ class Session:
         )
 
     def add_request(self, request: Request) -> int:
+        """Adds a request made by `new_request`; ids must increase."""
         settings = request.settings
         if settings.coverage_penalty and self._attention is None:
             self._attention = CrossAttention(self.model)

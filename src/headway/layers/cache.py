@@ -59,12 +59,15 @@ class LayerCache:
             self._values = _resized(self._values, values, size, self.columns)
         return self._keys, self._values
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor, *, ragged: bool = False) -> None:
+        """`ragged`: the rows have different lengths, so that columns behind a row's length may be in use."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._chosen(self._keys, rows), self._chosen(self._values, rows)
+            self._keys = self._chosen(self._keys, rows, ragged)
+            self._values = self._chosen(self._values, rows, ragged)
 
-    def _chosen(self, buffer: Tensor, rows: Tensor) -> Tensor:
-        out = buffer.new_zeros(len(rows), *buffer.shape[1:])
+    def _chosen(self, buffer: Tensor, rows: Tensor, ragged: bool) -> Tensor:
+        shape = len(rows), *buffer.shape[1:]
+        out = buffer.new_zeros(shape) if ragged else buffer.new_empty(shape)
         torch.index_select(buffer[:, :, : self.columns], 0, rows, out=out[:, :, : self.columns])
         return out
 
@@ -138,8 +141,9 @@ class KeyValueCache:
         device = next((layer.keys.device for layer in self.layers if layer.columns), None)
         device = self.memory.device if device is None and self.memory is not None else device
         index = torch.tensor(rows, dtype=torch.long, device=device)
+        ragged = len(set(self.lengths)) > 1
         for layer in self.layers:
-            layer.select(index)
+            layer.select(index, ragged=ragged)
         self.lengths = [self.lengths[row] for row in rows]
         self.truncate(self.lengths)
         sources = [self._sources[row] for row in rows]

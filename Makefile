@@ -5,7 +5,7 @@ PIP_INSTALL := $(RUN) -m pip install --quiet --no-compile -c constraints.txt  # 
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo test test-slow coverage lint format parity real torture fuzz trust-large bench bench-peers clean
+.PHONY: help install browser demo test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ lint: install  ## style, types and which package may import which
 format: install  ## rewrite the code in the project's style
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+structure: install  ## measures of the source code, as the table in CONTRIBUTING.md
+	PYTHONPATH=tests $(RUN) -m support.structure
 
 parity: install  ## our numbers against the reference library's, as the table in docs/parity.md
 	$(RUN) tests/parity/table.py > docs/parity.md.new

@@ -57,132 +57,129 @@ def bfloat16_at(builder: Builder, address: Value) -> Value:
     return builder.bitcast(builder.shl(upper, shift), vector(F32, LANES))
 
 
-def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int, tokens: int, unroll: int) -> Any:
-    """A step is 8 products; groups and scales are ignored."""
+def as_intrinsic(generate: Callable[[Any, Builder, Any, Any], Value]) -> Any:
+    """A tile that compiled code can call, from the function that generates its LLVM IR."""
 
     @intrinsic
     def tile(
         context: Any, w: Any, w_stride: Any, x: Any, x_stride: Any, steps: Any, groups: Any, scale: Any, s_stride: Any,
         token_scales: Any, out: Any, out_stride: Any
     ) -> Any:  # fmt: skip
-        def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-            w, w_stride, x, x_stride, steps, _, _, _, _, out, out_stride = args
-            weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
-            inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
-
-            def product(at: Value, sums: Sequence[Value]) -> list[Value]:
-                here = builder.mul(at, const_i64(LANES * size))
-                left = [read(builder, builder.add(weight, here)) for weight in weights]
-                here = builder.mul(at, const_i64(LANES * 4))
-                right = [float32_at(builder, builder.add(token, here)) for token in inputs]
-                pairs = [(a, b) for b in right for a in left]
-                return [fma(builder, a, b, s) for (a, b), s in zip(pairs, sums, strict=True)]
-
-            def unrolled(iteration: Value, sums: Sequence[Value]) -> list[Value]:
-                first = builder.mul(iteration, const_i64(unroll))
-                prefetch_lines(builder, weights, first, LANES * size, unroll, distance)
-                sets = [sums[i : i + count] for i in range(0, len(sums), count)]
-                for i in range(unroll):
-                    sets[i % len(sets)] = product(builder.add(first, const_i64(i)), sets[i % len(sets)])
-                return [value for selected in sets for value in selected]
-
-            distance = const_i64(PREFETCH_BYTES) if rows == 1 else builder.mul(w_stride, const_i64(rows))
-            count = rows * tokens
-            chains = min(unroll, max(1, LANES // count))  # accumulators per sum, to hide the latency of fma
-            zeros = [ir.Constant(vector(F32, LANES), [0.0] * LANES)] * (count * chains)
-            iterations = builder.sdiv(steps, const_i64(unroll))
-            sums = loop(builder, iterations, zeros, unrolled)
-            folded = sums[:count]
-            for i in range(count, len(sums), count):
-                folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, sums[i : i + count], strict=True)]
-            done = builder.mul(iterations, const_i64(unroll))
-            rest = builder.sub(steps, done)
-            folded = loop(builder, rest, folded, lambda iteration, sums: product(builder.add(done, iteration), sums))
-            write(builder, folded, rows, out, out_stride)
-            return context.get_dummy_value()
-
         return SIGNATURE, generate
 
     return tile
+
+
+def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int, tokens: int, unroll: int) -> Any:
+    """A step is 8 products; groups and scales are ignored."""
+
+    def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
+        w, w_stride, x, x_stride, steps, _, _, _, _, out, out_stride = args
+        weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
+        inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
+
+        def product(at: Value, sums: Sequence[Value]) -> list[Value]:
+            here = builder.mul(at, const_i64(LANES * size))
+            left = [read(builder, builder.add(weight, here)) for weight in weights]
+            here = builder.mul(at, const_i64(LANES * 4))
+            right = [float32_at(builder, builder.add(token, here)) for token in inputs]
+            pairs = [(a, b) for b in right for a in left]
+            return [fma(builder, a, b, s) for (a, b), s in zip(pairs, sums, strict=True)]
+
+        def unrolled(iteration: Value, sums: Sequence[Value]) -> list[Value]:
+            first = builder.mul(iteration, const_i64(unroll))
+            prefetch_lines(builder, weights, first, LANES * size, unroll, distance)
+            sets = [sums[i : i + count] for i in range(0, len(sums), count)]
+            for i in range(unroll):
+                sets[i % len(sets)] = product(builder.add(first, const_i64(i)), sets[i % len(sets)])
+            return [value for selected in sets for value in selected]
+
+        distance = const_i64(PREFETCH_BYTES) if rows == 1 else builder.mul(w_stride, const_i64(rows))
+        count = rows * tokens
+        chains = min(unroll, max(1, LANES // count))  # accumulators per sum, to hide the latency of fma
+        zeros = [ir.Constant(vector(F32, LANES), [0.0] * LANES)] * (count * chains)
+        iterations = builder.sdiv(steps, const_i64(unroll))
+        sums = loop(builder, iterations, zeros, unrolled)
+        folded = sums[:count]
+        for i in range(count, len(sums), count):
+            folded = [builder.fadd(a, b, flags=("fast",)) for a, b in zip(folded, sums[i : i + count], strict=True)]
+        done = builder.mul(iterations, const_i64(unroll))
+        rest = builder.sub(steps, done)
+        folded = loop(builder, rest, folded, lambda iteration, sums: product(builder.add(done, iteration), sums))
+        write(builder, folded, rows, out, out_stride)
+        return context.get_dummy_value()
+
+    return as_intrinsic(generate)
 
 
 def int8_tile(*, rows: int, tokens: int, unroll: int, group_steps: int = 0) -> Any:
     """A step is 16 products; `steps` counts those of one group. With `group_steps`, the number is constant: the
     group is unrolled, and rows are processed one after the other so that all accumulators fit in registers."""
 
-    @intrinsic
-    def tile(
-        context: Any, w: Any, w_stride: Any, x: Any, x_stride: Any, steps: Any, groups: Any, scale: Any, s_stride: Any,
-        token_scales: Any, out: Any, out_stride: Any
-    ) -> Any:  # fmt: skip
-        def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-            w, w_stride, x, x_stride, steps, groups, scale, s_stride, token_scales, out, out_stride = args
-            weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
-            inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
-            scales = [builder.add(scale, builder.mul(s_stride, const_i64(row))) for row in range(rows)]
-            zero_i32 = ir.Constant(vector(I32, LANES), [0] * LANES)
-            zero = ir.Constant(vector(F32, LANES), [0.0] * LANES)
+    def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
+        w, w_stride, x, x_stride, steps, groups, scale, s_stride, token_scales, out, out_stride = args
+        weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
+        inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
+        scales = [builder.add(scale, builder.mul(s_stride, const_i64(row))) for row in range(rows)]
+        zero_i32 = ir.Constant(vector(I32, LANES), [0] * LANES)
+        zero = ir.Constant(vector(F32, LANES), [0.0] * LANES)
 
-            def product(at: Value, selected: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
-                here, there = builder.mul(at, const_i64(STEP)), builder.mul(at, const_i64(2 * STEP))
-                left = [
-                    builder.sext(load(builder, builder.add(weight, here), vector(I8, STEP)), vector(I16, STEP))
-                    for weight in selected
-                ]
-                right = [load(builder, builder.add(token, there), vector(I16, STEP)) for token in inputs]
-                pairs = [(a, b) for b in right for a in left]
-                return [builder.add(s, pair_products(builder, a, b)) for (a, b), s in zip(pairs, sums, strict=True)]
+        def product(at: Value, selected: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+            here, there = builder.mul(at, const_i64(STEP)), builder.mul(at, const_i64(2 * STEP))
+            left = [
+                builder.sext(load(builder, builder.add(weight, here), vector(I8, STEP)), vector(I16, STEP))
+                for weight in selected
+            ]
+            right = [load(builder, builder.add(token, there), vector(I16, STEP)) for token in inputs]
+            pairs = [(a, b) for b in right for a in left]
+            return [builder.add(s, pair_products(builder, a, b)) for (a, b), s in zip(pairs, sums, strict=True)]
 
-            def unrolled(first: Value, selected: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
-                if unroll > 1:
-                    prefetch_lines(builder, selected, first, STEP, count, const_i64(PREFETCH_BYTES))
-                for i in range(count):
-                    sums = product(builder.add(first, const_i64(i)), selected, sums)
-                return sums
+        def unrolled(first: Value, selected: Sequence[Value], sums: Sequence[Value], count: int) -> Sequence[Value]:
+            if unroll > 1:
+                prefetch_lines(builder, selected, first, STEP, count, const_i64(PREFETCH_BYTES))
+            for i in range(count):
+                sums = product(builder.add(first, const_i64(i)), selected, sums)
+            return sums
 
-            def group_sums(begin: Value, selected: Sequence[Value], sums: Sequence[Value]) -> Sequence[Value]:
-                """The int32 sums of one group."""
-                if group_steps:
-                    return unrolled(begin, selected, sums, group_steps)
-
-                def body(iteration: Value, sums: Sequence[Value]) -> Sequence[Value]:
-                    return unrolled(
-                        builder.add(begin, builder.mul(iteration, const_i64(unroll))), selected, sums, unroll
-                    )
-
-                iterations = builder.sdiv(steps, const_i64(unroll))
-                sums = loop(builder, iterations, sums, body)
-                done = builder.mul(iterations, const_i64(unroll))
-                at, rest = builder.add(begin, done), builder.sub(steps, done)
-                return loop(
-                    builder, rest, sums, lambda iteration, sums: product(builder.add(at, iteration), selected, sums)
-                )
-
-            def row_sums(selected: Sequence[Value], by: Sequence[Value]) -> list[Value]:
-                """The float32 sums of these rows over all groups, token-major."""
-
-                def group(number: Value, sums: Sequence[Value]) -> list[Value]:
-                    begin = builder.mul(number, const_i64(group_steps) if group_steps else steps)
-                    inner = group_sums(begin, selected, [zero_i32] * len(sums))
-                    here = builder.mul(number, const_i64(4))
-                    each = [broadcast(builder, load(builder, builder.add(s, here), F32)) for s in by] * tokens
-                    floats = [builder.sitofp(value, vector(F32, LANES)) for value in inner]
-                    return [fma(builder, a, b, s) for a, b, s in zip(floats, each, sums, strict=True)]
-
-                return loop(builder, groups, [zero] * (len(selected) * tokens), group)
-
+        def group_sums(begin: Value, selected: Sequence[Value], sums: Sequence[Value]) -> Sequence[Value]:
+            """The int32 sums of one group."""
             if group_steps:
-                by_row = [row_sums([weight], [s]) for weight, s in zip(weights, scales, strict=True)]
-                sums = [row[token] for token in range(tokens) for row in by_row]
-            else:
-                sums = row_sums(weights, scales)
-            loaded = [load(builder, builder.add(token_scales, const_i64(4 * token)), F32) for token in range(tokens)]
-            write(builder, sums, rows, out, out_stride, loaded)
-            return context.get_dummy_value()
+                return unrolled(begin, selected, sums, group_steps)
 
-        return SIGNATURE, generate
+            def body(iteration: Value, sums: Sequence[Value]) -> Sequence[Value]:
+                return unrolled(builder.add(begin, builder.mul(iteration, const_i64(unroll))), selected, sums, unroll)
 
-    return tile
+            iterations = builder.sdiv(steps, const_i64(unroll))
+            sums = loop(builder, iterations, sums, body)
+            done = builder.mul(iterations, const_i64(unroll))
+            at, rest = builder.add(begin, done), builder.sub(steps, done)
+            return loop(
+                builder, rest, sums, lambda iteration, sums: product(builder.add(at, iteration), selected, sums)
+            )
+
+        def row_sums(selected: Sequence[Value], by: Sequence[Value]) -> list[Value]:
+            """The float32 sums of these rows over all groups, token-major."""
+
+            def group(number: Value, sums: Sequence[Value]) -> list[Value]:
+                begin = builder.mul(number, const_i64(group_steps) if group_steps else steps)
+                inner = group_sums(begin, selected, [zero_i32] * len(sums))
+                here = builder.mul(number, const_i64(4))
+                each = [broadcast(builder, load(builder, builder.add(s, here), F32)) for s in by] * tokens
+                floats = [builder.sitofp(value, vector(F32, LANES)) for value in inner]
+                return [fma(builder, a, b, s) for a, b, s in zip(floats, each, sums, strict=True)]
+
+            return loop(builder, groups, [zero] * (len(selected) * tokens), group)
+
+        if group_steps:
+            by_row = [row_sums([weight], [s]) for weight, s in zip(weights, scales, strict=True)]
+            sums = [row[token] for token in range(tokens) for row in by_row]
+        else:
+            sums = row_sums(weights, scales)
+        loaded = [load(builder, builder.add(token_scales, const_i64(4 * token)), F32) for token in range(tokens)]
+        write(builder, sums, rows, out, out_stride, loaded)
+        return context.get_dummy_value()
+
+    return as_intrinsic(generate)
 
 
 def prefetch_lines(

@@ -1,0 +1,49 @@
+"""The measures of the source code in CONTRIBUTING.md stay within their bounds, and each of them can fail."""
+
+from pathlib import Path
+
+from support import structure
+
+
+def test_calls_from_forward_to_the_kernel() -> None:
+    calls = structure.calls_to_kernel()
+    assert len(calls) <= structure.MAX_CALLS, calls
+    assert calls[-1] == "scaled_dot_product_attention" and "Block.forward" in calls, (
+        "control: the chain is the real one"
+    )
+
+
+def test_parameters_of_a_block() -> None:
+    assert 1 <= len(structure.block_parameters()) <= structure.MAX_PARAMETERS
+
+
+def test_type_checks_on_models() -> None:
+    checks = structure.model_type_checks()
+    assert len(checks) <= structure.MAX_TYPE_CHECKS, "ask the model (models/protocol.py) instead:\n" + "\n".join(checks)
+
+
+def test_type_checks_are_found(tmp_path: Path) -> None:
+    package(tmp_path, "models/a.py", "class Decoder: ...")
+    package(tmp_path, "layers/b.py", "class NormConfig: ...\nclass Linear: ...")
+    package(tmp_path, "models/c.py", "isinstance(x, Decoder)")
+    package(
+        tmp_path,
+        "tasks/d.py",
+        "isinstance(x, (Decoder, int))\nisinstance(x, b.NormConfig | None)\nisinstance(x, Linear)",
+    )
+    package(tmp_path, "tasks/e.py", "match x:\n    case Decoder(): ...\n    case str(): ...")
+    expected = ["tasks/d.py:1 Decoder", "tasks/d.py:2 NormConfig", "tasks/e.py:2 Decoder"]
+    assert structure.model_type_checks(tmp_path) == expected
+
+
+def test_repeated_lines_are_found(tmp_path: Path) -> None:
+    lines = [f"value_{i} = compute({i})" for i in range(8)]
+    package(tmp_path, "a.py", "\n".join(lines))
+    package(tmp_path, "b.py", "import os\n\n" + "\n    # a comment\n".join(lines))
+    package(tmp_path, "c.py", "\n".join(lines[:5]))
+    assert structure.duplicates(tmp_path) == ["a.py:1 ~ b.py:3"], "one run of eight lines; five are too few"
+
+
+def package(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)

@@ -102,6 +102,20 @@ JSON_MODEL = {
     "w": {"shape": [2], "dtype": "torch.float32", "data": "AAAAAAAAAAA="},
 }
 
+PREPROCESSORS: list[dict[str, Any]] = [
+    {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 9}, "resample": 3, "do_resize": True,
+     "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.5, 0.5], "rescale_factor": 0.004, "do_convert_rgb": None},
+    {"feature_extractor_type": "CLIPFeatureExtractor", "size": 12, "crop_size": 8, "do_center_crop": True},
+    {"image_processor_type": "DeiTImageProcessor", "do_normalize": False, "size": {"shortest_edge": 20}},
+]  # fmt: skip
+GENERATION: list[dict[str, Any]] = [
+    {"num_beams": 4, "max_length": 64, "min_length": 3, "length_penalty": 2.0, "early_stopping": True, "n": None,
+     "no_repeat_ngram_size": 3, "forced_bos_token_id": 7, "forced_eos_token_id": [2, 3], "decoder_start_token_id": 2},
+    {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 50, "eos_token_id": [2, 5], "use_cache": True},
+    {"bad_words_ids": [[3], [4, 5]], "suppress_tokens": [1, 2], "begin_suppress_tokens": [6], "eos_token_id": 2,
+     "renormalize_logits": True, "penalty_alpha": 0.0, "stop_strings": ["a", "b"], "max_new_tokens": 20},
+]  # fmt: skip
+
 
 def dumped(values: list[Any]) -> list[bytes]:
     return [json.dumps(value).encode() for value in values]

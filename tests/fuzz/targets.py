@@ -36,6 +36,7 @@ from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
 from headway.families import find
 from headway.families.family import Keys
+from headway.generation.defaults import read_defaults
 from headway.models.build import build
 from headway.models.config import to_dict, validate
 from headway.preprocess.image_processor import ImageProcessor
@@ -174,6 +175,15 @@ def make_examples(path: Path) -> object:
 
 def read_picture(path: Path) -> object:
     return ImageProcessor(size=(8, 8)).pixels(path).sum() > 0
+
+
+def read_preprocessor(path: Path) -> object:
+    found = Processor.load(path.parent, image_channels=3).image
+    return None if found is None else (found.size is None, found.resample, found.crop_size is None, found.mean is None)
+
+
+def read_generation(path: Path) -> object:
+    return sorted(read_defaults(path.parent, {}, reads_source=True, vocab=100).options)
 
 
 def read_idx(path: Path) -> object:
@@ -346,6 +356,8 @@ TARGETS = [
     Target("plain text", "x.txt", seeds.FILES, reads(*TEXT_TASKS), damaged, 6),
     Target("encodings", "x.csv.gz", seeds.ENCODED, reads(*TEXT_TASKS), damaged, 5),
     Target("image", "x.png", _pictures(), read_picture, damaged, 3),
+    Target("preprocessor", "preprocessor_config.json", seeds.dumped(seeds.PREPROCESSORS), read_preprocessor, lied, 2),
+    Target("generation", "generation_config.json", seeds.dumped(seeds.GENERATION), read_generation, lied, 2),
     Target("idx", "train-images-idx3-ubyte", [IDX], read_idx, damaged, 1),
     Target("store index", "index.json", [_store()["index.json"]], read_store, _with_checksum, 2),
     Target("store progress", "progress.json", [_draft()["progress.json"]], read_progress, _with_checksum, 2),

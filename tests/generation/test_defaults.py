@@ -184,7 +184,7 @@ def test_defaults_are_written_back(tmp_path: Path) -> None:
 
 def test_a_model_trained_further_keeps_the_token_ids_and_searches_as_its_task_says(tmp_path: Path) -> None:
     start = published(tmp_path / "model", *ENCODER_DECODERS[5], in_config=True)
-    (tmp_path / "pairs.tsv").write_text("".join(f"{text} {i}\t{text}\n" for i in range(9) for text in TEXTS))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text} {i}\t{text}\n" for i in range(4) for text in TEXTS))
     trained = headway.train("translate", tmp_path / "pairs.tsv", start=start, out=tmp_path / "run", steps=1)
     again = headway.load(trained.folder)
     assert set(again.generation.options) == {"bad_words", "renormalize", "forced_eos_ids", "eos_ids"}
@@ -211,6 +211,7 @@ def test_info_shows_them(tmp_path: Path) -> None:
         ({"num_beams": 0}, "beams is 0"),
         ({"num_beams": 4, "do_sample": True}, r"beams \(4\) and temperature"),
         ({"temperature": "hot", "do_sample": True}, "temperature is 'hot'"),
+        ({"do_sample": "yes"}, "do_sample is 'yes'"),
         ({"eos_token_id": "</s>"}, "eos_ids contains '</s>'"),
         ({"forced_bos_token_id": 99}, "forced_bos_token_id is 99"),
         ({"decoder_start_token_id": "a"}, "decoder_start_token_id is 'a'"),

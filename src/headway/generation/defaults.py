@@ -157,6 +157,8 @@ def read_defaults(folder: Path, config: Mapping[str, Any], *, reads_source: bool
             "remove the key to load the model without it"
         )
     try:
+        if type(stored.get("do_sample", False)) is not bool:
+            raise ConfigError(f"do_sample is {stored['do_sample']!r}: it must be true or false")
         options = _options(stored)
         if not reads_source:
             options.pop("forced_bos_id", None)  # it is for the token after a decoder's start id

@@ -196,9 +196,32 @@ def test_conll_with_tabs_spaces_and_docstart(tmp_path):
         "s.txt": "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\n\nPeter NNP I-NP B-PER\n\n\n",
     }.items():
         assert fields(write(tmp_path, name, content), ("words", "tags")) == expected
+    commented = "# id = 1\n# a remark of several words\nEU B-ORG\n# O\n\n# id = 2\nPeter B-PER\n"
+    read_back = fields(write(tmp_path, "comments.conll", commented), ("words", "tags"))
+    assert read_back[0] == {"words": ["EU", "#"], "tags": ["B-ORG", "O"]} and read_back[1]["words"] == ["Peter"]
     path = write(tmp_path, "bad.conll", "EU\tB-ORG\nrejects\n")
     with pytest.raises(DataError, match=r"bad\.conll:2: .*1 columns where 2"):
         fields(path, ("words", "tags"))
+
+
+def test_conll_u(tmp_path):
+    """Words and universal tags; multiword tokens and empty nodes are left out; other columns can be chosen."""
+    content = (
+        "# sent_id = 1\n# text = Vámonos al mar\n"
+        "1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_\n1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_\n"
+        "2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_\n2.1\tya\t_\tADV\tA\t_\t_\t_\t_\t_\n"
+        "3\tmar\tmar\tNOUN\tN\t_\t1\tobl\t_\t_\n\n# sent_id = 2\n1\tSí\tsí\tINTJ\tI\t_\t0\troot\t_\t_\n"
+    )
+    for name in ("x.conllu", "x.txt"):
+        path = write(tmp_path, name, content)
+        expected = [
+            {"words": ["Vamos", "nos", "mar"], "tags": ["VERB", "PRON", "NOUN"]},
+            {"words": ["Sí"], "tags": ["INTJ"]},
+        ]
+        assert fields(path, ("words", "tags")) == expected
+    rows = read(path, fields=("words", "tags"), columns={"tags": "5"})
+    assert [row.fields["tags"] for row in rows] == [["V", "P", "N"], ["I"]]
+    assert rows.skipped == {"comments": 3, "multiword tokens and empty nodes": 2}
 
 
 def test_words_and_tags_must_match_in_number(tmp_path):

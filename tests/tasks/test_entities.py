@@ -22,6 +22,10 @@ CASES = {
     "E-PER E-PER": [("PER", 0, 1), ("PER", 1, 2)],
     "B I O I": [("_", 0, 2), ("_", 3, 4)],
     "B-a-b I-a-b": [("a-b", 0, 2)],
+    "B-PER I-PER L-PER U-PER": [("PER", 0, 3), ("PER", 3, 4)],
+    "B-PER L-PER L-PER": [("PER", 0, 2), ("PER", 2, 3)],
+    "U-ORG I-ORG O L-ORG": [("ORG", 0, 1), ("ORG", 1, 2), ("ORG", 3, 4)],
+    "L U B": [("L", 0, 1), ("U", 1, 2), ("_", 2, 3)],  # bare: parts of speech, but for BIES
     "NOUN NOUN VERB": [("NOUN", 0, 1), ("NOUN", 1, 2), ("VERB", 2, 3)],
 }
 
@@ -38,6 +42,8 @@ def test_entities(tags):
         ("B-PER I-LOC I-LOC", "B-PER B-LOC I-LOC"),
         ("B-PER I-PER", "B-PER I-PER"),
         ("E-PER O", "S-PER O"),
+        ("L-PER O", "U-PER O"),
+        ("B-PER L-PER", "B-PER L-PER"),
         ("I O", "B O"),
         ("Inf DET", "Inf DET"),
     ],
@@ -46,7 +52,7 @@ def test_repair(tags, wanted):
     assert repaired(tags.split()) == wanted.split()
 
 
-@given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "E-X", "S-Y"])))
+@given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "E-X", "S-Y", "L-X", "U-Y"])))
 def test_repair_changes_no_entity_and_happens_once(tags):
     assert entities(repaired(tags)) == entities(tags)
     assert repaired(repaired(tags)) == repaired(tags)
@@ -68,3 +74,19 @@ def test_an_entity_half_found_is_not_found():
 
 def test_each_type_has_a_beginning_and_an_inside():
     assert all_tags(["O", "B-PER", "I-LOC", "NN"]) == ["B-LOC", "B-PER", "I-LOC", "I-PER", "NN", "O"]
+
+
+def test_each_type_has_every_prefix_of_its_scheme():
+    assert all_tags(["O", "U-PER", "B-LOC"]) == [
+        "B-LOC",
+        "B-PER",
+        "I-LOC",
+        "I-PER",
+        "L-LOC",
+        "L-PER",
+        "O",
+        "U-LOC",
+        "U-PER",
+    ]
+    assert all_tags(["O", "S-X"]) == ["B-X", "E-X", "I-X", "O", "S-X"]
+    assert all_tags(["NN", "VB", "O"]) == ["NN", "O", "VB"]

@@ -20,6 +20,8 @@ from headway.data.row import Layout, kind
 from headway.data.text_reader import DEFAULT, Limits, read_lines, read_text
 from headway.errors import DataError
 
+COMMENT = re.compile(r"#\s*[\w.:-]+\s*=")  # of a sentence in CoNLL: # sent_id = 3
+
 Record = tuple[int, dict[str, Any]]
 
 
@@ -168,7 +170,8 @@ def labelled(file: InputFile) -> Iterator[Record]:
 
 
 def conll(file: InputFile) -> Iterator[Record]:
-    """One word per line with its columns; an empty line or a -DOCSTART- line ends a sentence."""
+    """One word per line with its columns; an empty line or a -DOCSTART- line ends a sentence. Comments (`# key = …`)
+    before a sentence are skipped, and in CoNLL-U the lines of multiword tokens (1-2) and empty nodes (1.1)."""
     sentence: list[list[str]] = []
     first, size, width = 1, 0, len(file.layout.columns)
     for number, line in file.lines():
@@ -176,6 +179,12 @@ def conll(file: InputFile) -> Iterator[Record]:
             file.skipped["document marks"] += 1
         elif line.strip():
             cells = conll_cells(line, file.layout.delimiter)
+            if not sentence and line.startswith("#") and (len(cells) != width or COMMENT.match(line)):
+                file.skipped["comments"] += 1
+                continue
+            if file.layout.format == "CoNLL-U" and not cells[0].isdecimal():
+                file.skipped["multiword tokens and empty nodes"] += 1
+                continue
             if len(cells) != width:
                 raise DataError(
                     f"{file.path}:{number}: tags: {len(cells)} columns where {width} were expected: {line!r:.80}. "
@@ -195,6 +204,11 @@ def conll(file: InputFile) -> Iterator[Record]:
             sentence = []
     if sentence:
         yield first, _columns(sentence)
+
+
+def is_conll_u(cells: Sequence[str]) -> bool:
+    """Whether these are the columns of a word in CoNLL-U: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC."""
+    return len(cells) == 10 and re.fullmatch(r"\d+([-.]\d+)?", cells[0]) is not None
 
 
 def conll_cells(line: str, delimiter: str | None) -> list[str]:
@@ -257,6 +271,7 @@ READERS: dict[str, Callable[[InputFile], Iterator[Record]]] = {
     "one text a line": plain,
     "label and text a line": labelled,
     "CoNLL": conll,
+    "CoNLL-U": conll,
     "parallel lines": plain,
     "a folder a label": whole,
     "Parquet": parquet,

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headway.data import formats
@@ -45,13 +46,17 @@ def detect_file_layout(
         return _table(path, fields, layout=layout, chosen=columns, limits=limits)
     file = formats.InputFile(path, layout, limits)
     if layout.format == "CoNLL":
-        first = next((line for _, line in file.lines() if line.strip() and not line.startswith("-DOCSTART-")), None)
+        words = (line for _, line in file.lines() if line.strip() and not line.startswith(("-DOCSTART-", "#")))
+        first = next(words, None)
         if first is None:
             raise _no_examples(path)
-        names = [str(number) for number in range(1, len(formats.conll_cells(first, layout.delimiter)) + 1)]
+        cells = formats.conll_cells(first, layout.delimiter)
+        names = [str(number) for number in range(1, len(cells) + 1)]
         if len(names) < 2:
             raise DataError(f"{path}: tags: the lines have one column; expected a word and its tag on each line.")
         mapping = {"words": names[0], "tags": names[-1]}
+        if formats.is_conll_u(cells):
+            layout, mapping = replace(layout, format="CoNLL-U"), {"words": "2", "tags": "4"}
         mapping |= assign_columns(list(columns), names, sample=[], chosen=columns, where=str(path))
         return _with(layout, mapping=mapping, columns=names)
     sample = [record for _, record in itertools.islice(formats.READERS[layout.format](file), SAMPLE)]
@@ -103,6 +108,8 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
         raise _no_examples(path)
     tabs = sum("\t" in line for line in filled) > 0.9 * len(filled)
     if {"words", "tags"} <= set(fields):
+        words = [line for line in filled if not line.startswith("#")]
+        tabs = sum("\t" in line for line in words) > 0.9 * len(words)
         return Layout("CoNLL", delimiter="\t" if tabs else " ", encoding=encoding)
     if suffix == ".tsv" or (tabs and len(fields) > 1):
         return Layout("table", delimiter="\t", encoding=encoding)

@@ -20,7 +20,7 @@ from headway.errors import DataError
 
 PART_NAMES = {"train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid",
               "dev": "valid", "development": "valid", "test": "test", "testing": "test"}  # fmt: skip
-DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".bio", ".iob", ".parquet"}
+DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".bio", ".iob", ".parquet"}
 INPUT_FIELDS = ("text", "source", "words", "question", "context", "a", "b", "messages", "image")
 
 

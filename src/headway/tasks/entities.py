@@ -1,7 +1,8 @@
 """Entities from tags, and their scores, as in the CoNLL shared task (conlleval; seqeval's default mode).
 
-An entity continues while I- or E- follows B- or I- of the same type; any other tag but O starts one. A stray I- is
-an entity, not an error. A tag without a prefix (a part of speech) is an entity of one word.
+Tags are in BIO, BIOES or BILOU. An entity continues while I-, E- or L- follows B- or I- of the same type; any other tag
+but O starts one. A stray I- is an entity, not an error. A tag without a prefix (a part of speech) is an entity of one
+word.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-PREFIXED = re.compile(r"([BIES])(?:-(.*))?", re.DOTALL)
-AT_START = {"I": "B", "E": "S"}  # the tag that starts an entity, for one that continues it
+PREFIXED = re.compile(r"([BIES])(?:-(.*))?|([LU])-(.*)", re.DOTALL)  # a bare L or U is not a prefix
+BILOU = {"L": "E", "U": "S"}  # the same in BIOES
+AT_START = {"I": "B", "E": "S", "L": "U"}  # the tag that starts an entity, for one that continues it
 
 
 class Entity(NamedTuple):
@@ -40,9 +42,9 @@ def repaired(tags: Sequence[str]) -> list[str]:
     """The same entities, each with a proper first tag: I- becomes B- where it starts an entity."""
     out = list(tags)
     for entity in entities(tags):
-        matched = PREFIXED.fullmatch(out[entity.start])
-        if matched and matched[1] in AT_START:
-            out[entity.start] = AT_START[matched[1]] + out[entity.start][1:]
+        first = out[entity.start]
+        if PREFIXED.fullmatch(first) and first[0] in AT_START:
+            out[entity.start] = AT_START[first[0]] + first[1:]
     return out
 
 
@@ -60,11 +62,13 @@ def entity_scores(found: Iterable[Sequence[str]], wanted: Iterable[Sequence[str]
 
 
 def all_tags(tags: Iterable[str]) -> list[str]:
-    """Sorted, with both B- and I- of every type: a rare I- may not occur in the training data."""
+    """Sorted, with every prefix of the scheme for every type: a rare I- may not occur in the training data."""
     known = set(tags)
+    prefixes = {tag[0] for tag in known if tag[1:2] == "-" and tag[0] in "BIESLU"}
+    scheme = "BI" if prefixes <= set("BI") else "BILU" if prefixes & set("LU") else "BIES"
     for tag in list(known):
-        if tag[:2] in ("B-", "I-"):
-            known |= {f"B-{tag[2:]}", f"I-{tag[2:]}"}
+        if tag[1:2] == "-" and tag[0] in scheme:
+            known |= {f"{prefix}-{tag[2:]}" for prefix in scheme}
     return sorted(known)
 
 
@@ -73,4 +77,6 @@ def _parts(tag: str) -> tuple[str, str]:
     if tag == "O":
         return "O", ""
     matched = PREFIXED.fullmatch(tag)
-    return (matched[1], matched[2] or "_") if matched else ("S", tag)
+    if matched is None:
+        return "S", tag
+    return (matched[1], matched[2] or "_") if matched[1] else (BILOU[matched[3]], matched[4])

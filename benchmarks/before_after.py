@@ -23,7 +23,7 @@ from random import Random
 from typing import Any
 
 NEW, PROMPT, BATCH = 64, 16, 8
-WORDS = ["the", "harbour", "was", "quiet", "that", "morning", "and", "nobody", "expected", "a", "storm", "before", "the", "evening", "boats", "came", "back"]
+WORDS = ("harbour", "quiet", "morning", "nobody", "expected", "storm", "before", "evening", "boats", "came", "back")
 HERE = Path(__file__).resolve().parent.parent
 
 

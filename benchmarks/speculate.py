@@ -1,16 +1,18 @@
-"""Writing what was read, with speculation and without, interleaved. The model's answer is dictated, so that any weights
-will do: every step does all of the model's work; only then are its scores replaced by those of someone who copies the
-prompt and changes every so many words.
+"""Prompt lookup (speculative decoding), with and without, interleaved. The answer is forced, so that any weights will
+do: every step runs the model in full, and its logits are then replaced by those of a copy of the prompt with every n-th
+token changed.
 
     python -m benchmarks.speculate [--model FOLDER]
 
-On a 134M model of LLaMA's shape, or on the model of a folder (stories15M), which then also goes on, undictated, from a
-text that says itself again.
+On a 134M model of LLaMA's shape, or on the model of a folder (stories15M), which is then also measured with its own
+answer to a text that repeats itself.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +24,28 @@ from benchmarks.models import llama_134m, saved_model
 from benchmarks.timing import interleaved, row, use_threads
 from headway.generation import GenerationSettings, generate
 
-ROOM = 448  # tokens of prompt and answer, if the model has room for so many
-AHEAD = 16  # guesses may reach past the end
+CONTEXT = 448  # tokens of prompt and answer, if the model takes as many
+AHEAD = 16  # drafts may reach past the end
 EDITS = {"repeat": 0, "edit every 24th token": 24, "edit every 8th token": 8, "nothing to copy": 1}
 STORY = "Once upon a time, there was a little girl named Lily. She loved her red ball."
 
 
-class Dictated:
-    """A model that does its work and then says what it is told to."""
+@contextmanager
+def forced_answer(model: Any, answer: list[int], *, prompt: int) -> Iterator[None]:
+    """Within it, the model computes every step in full, and then `answer` has the highest logits. For one row."""
+    plain, tokens = model.step, torch.tensor(answer)
 
-    def __init__(self, model: Any, answer: list[int], prompt: int) -> None:
-        self.model, self.answer, self.prompt = model, torch.tensor(answer), prompt
-        self.config, self.training, self.parameters = model.config, False, model.parameters
+    def step(ids: Tensor, cache: Any, *, lengths: Sequence[int] | None = None, every: bool = False) -> Tensor:
+        logits = plain(ids, cache, lengths=lengths, every=every)
+        end = cache.lengths[0] - prompt + 1
+        chosen = tokens[end - ids.shape[1] : end] if every else tokens[end - 1 : end]
+        return logits.fill_(-1.0).scatter_(-1, chosen.view(*logits.shape[:-1], 1), 1.0)
 
-    def new_cache(self, *, capacity: int = 0) -> Any:
-        return self.model.new_cache(capacity=capacity)
-
-    def step(self, ids: Tensor, cache: Any, *, mask: Tensor | None = None, last: bool = True) -> Tensor:
-        logits = self.model.step(ids, cache, mask=mask, last=last)
-        end = cache.length - self.prompt + 1
-        said = self.answer[end - 1 : end] if last else self.answer[end - ids.shape[1] : end]
-        logits[..., 0] = 0  # the scores are used, so that nothing of the work is left out
-        return logits.fill_(-1.0).scatter_(-1, said.view(*logits.shape[:-1], 1), 1.0)
+    model.step = step
+    try:
+        yield
+    finally:
+        model.step = plain
 
 
 def answer_to(prompt: list[int], every: int, vocab: int) -> list[int]:
@@ -66,35 +68,35 @@ def main() -> None:
     else:
         use_threads()
         bundle = headway.load(options.model, weights=options.weights)
-    ratios = dictated(bundle.model, options.repeats)
+    ratios = forced(bundle.model, options.repeats)
     if bundle.processor.tokenizer is not None:
         story = bundle.processor.tokenizer.encode(STORY)
-        ratios["its own words"] = compare("its own words", bundle.model, story * 3 + story[:6], 64, options.repeats)
+        ratios["its own answer"] = compare("its own answer", bundle.model, story * 3 + story[:6], 64, options.repeats)
     print(f"ratio {', '.join(f'{label} {ratio:.2f}' for label, ratio in ratios.items())}")
 
 
-def dictated(model: Any, repeats: int) -> dict[str, float]:
-    vocab = model.config.embedding.vocab
-    read = (min(ROOM, model.config.context or ROOM) + AHEAD) // 2
+def forced(model: Any, repeats: int) -> dict[str, float]:
+    read = (min(CONTEXT, model.max_context or CONTEXT) + AHEAD) // 2
     torch.manual_seed(0)
-    prompt = torch.randint(vocab, (read,)).tolist()
-    return {
-        label: compare(label, Dictated(model, answer_to(prompt, every, vocab), read), prompt, read - AHEAD, repeats)
-        for label, every in EDITS.items()
-    }
+    prompt = torch.randint(model.vocab_size, (read,)).tolist()
+    ratios = {}
+    for label, every in EDITS.items():
+        with forced_answer(model, answer_to(prompt, every, model.vocab_size), prompt=read):
+            ratios[label] = compare(label, model, prompt, read - AHEAD, repeats)
+    return ratios
 
 
 def compare(label: str, model: Any, prompt: list[int], new: int, repeats: int) -> float:
-    said = {}
+    answers = {}
 
-    def write(name: str, speculate: bool) -> None:
+    def run(name: str, speculate: bool) -> None:
         settings = GenerationSettings(max_new_tokens=new, speculate=speculate)
-        said[name] = generate(model, [prompt], settings)[0][0].ids
+        answers[name] = generate(model, [prompt], settings)[0][0].ids
 
     times = interleaved(
-        {"without": lambda: write("without", False), "with": lambda: write("with", True)}, repeats=repeats, warmup=1
+        {"without": lambda: run("without", False), "with": lambda: run("with", True)}, repeats=repeats, warmup=1
     )
-    assert said["with"] == said["without"], "speculation changed the answer"
+    assert answers["with"] == answers["without"], "speculation changed the answer"
     line, ratio = row(label, times, peer="without", ours="with")
     print(line, flush=True)
     return ratio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save_tensors
 from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
-from headway.checkpoints.rules import Alias, AnyRule, Copied, expand, to_ours, to_theirs
+from headway.checkpoints.rules import expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.data.truncation import TruncationCounter
 from headway.engine import encode_ragged
@@ -24,6 +24,7 @@ from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
+from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Family, Keys
 from headway.generation.defaults import FILE as GENERATION_FILE
 from headway.generation.defaults import KEYS as GENERATION_KEYS
@@ -263,31 +264,6 @@ def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     if published is None:
         raise CheckpointError(f"{folder}: no config.json, so this is not a model folder")
     return read_json_tensors(published)
-
-
-def architecture_of(keys: Keys, kind: Family) -> str:
-    wanted = (keys.get("architectures", list, None) or kind.architectures)[0]
-    if wanted not in kind.architectures:
-        raise ConfigError(
-            f"config.json: architecture {wanted!r} is not one Headway builds; known: {', '.join(kind.architectures)}"
-        )
-    return wanted
-
-
-def rules_of(kind: Family, config: ModelConfig, *, names: Sequence[str] | None = None) -> list[AnyRule]:
-    """The family's rules with `{base}` filled in: from the file's tensor names if given, else from the architecture."""
-    bare = kind.architecture(config) in kind.bare
-    if names is not None and kind.base:
-        bare = not any(name.startswith(kind.base) for name in names)
-    base = "" if bare else kind.base
-    out: list[AnyRule] = []
-    for rule in kind.rules(config):
-        theirs = rule.theirs.replace("{base}", base)
-        if isinstance(rule, Alias | Copied):
-            out.append(replace(rule, theirs=theirs, of=rule.of.replace("{base}", base)))
-        else:
-            out.append(replace(rule, theirs=theirs))
-    return out
 
 
 def _task(folder: Path, processor: Processor) -> Task | None:

@@ -23,7 +23,7 @@ from safetensors.torch import save
 
 import headway
 from headway import tasks
-from headway.bundle import Bundle, architecture_of, rules_of
+from headway.bundle import Bundle
 from headway.checkpoints import TensorFiles, read_header, read_json, save_tensors
 from headway.checkpoints.json_tensors import read_json_tensors
 from headway.checkpoints.sentence import sentence_settings
@@ -35,6 +35,7 @@ from headway.data.row import Row
 from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
 from headway.families import find
+from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Keys
 from headway.generation.defaults import read_defaults
 from headway.models.build import build

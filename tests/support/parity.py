@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 import headway
-from headway.bundle import Bundle, rules_of
+from headway.bundle import Bundle
 from headway.checkpoints import TensorFiles
 from headway.checkpoints.rules import to_theirs
 from headway.families import find
+from headway.families.dialect import rules_of
 from headway.inspect import record
 from headway.models.build import tensor_names
 from headway.models.decoder import Decoder

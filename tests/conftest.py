@@ -1,4 +1,4 @@
-"""What every test shares: one torch thread, fixed seeds, and the way to real data."""
+"""Shared by all tests: one torch thread, fixed seeds, coverage of one case, tiny models, the folder of real data."""
 
 import dataclasses
 import importlib
@@ -51,6 +51,30 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set HEADWAY_REAL_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of an untrained decoder. Tests read it and do not change it."""
+    from support import untrained
+
+    return untrained.language_model(tmp_path_factory.mktemp("models") / "language_model")
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of an untrained encoder-decoder. Tests read it and do not change it."""
+    from support import untrained
+
+    return untrained.translator(tmp_path_factory.mktemp("models") / "translator")
+
+
+@pytest.fixture(scope="session")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of an untrained sentence encoder. Tests read it and do not change it."""
+    from support import untrained
+
+    return untrained.embedder(tmp_path_factory.mktemp("models") / "embedder")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import untrained
 from typer.testing import CliRunner, Result
 
 import headway
@@ -21,13 +20,8 @@ GREEDY = ["--temperature", "0", "--max-new-tokens", "8"]
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return untrained.writer(tmp_path_factory.mktemp("writer"))
-
-
-@pytest.fixture(scope="module")
-def bundle(writer: Path) -> Bundle:
-    return headway.load(writer)
+def bundle(language_model: Path) -> Bundle:
+    return headway.load(language_model)
 
 
 def chat(*args: str | Path, **more: Any) -> Result:
@@ -37,26 +31,26 @@ def chat(*args: str | Path, **more: Any) -> Result:
     return result
 
 
-def test_lines_in_answers_out(writer: Path, bundle: Bundle) -> None:
-    result = chat(writer, *GREEDY, input="hello\n\nand then?\n")
+def test_lines_in_answers_out(language_model: Path, bundle: Bundle) -> None:
+    result = chat(language_model, *GREEDY, input="hello\n\nand then?\n")
     assert result.exit_code == 0
     conversation = Conversation(bundle, notify=print, temperature=0.0, max_new_tokens=8)
     assert result.stdout == "".join(conversation.say(line) + "\n" for line in ("hello", "and then?"))
     assert "no chat template" in result.stderr
 
 
-def test_reset_exit_and_unknown_commands(writer: Path) -> None:
-    first = chat(writer, *GREEDY, input="hello\n").stdout
-    twice = chat(writer, *GREEDY, input="hello\n/reset\nhello\n/what\n/exit\nnever\n")
+def test_reset_exit_and_unknown_commands(language_model: Path) -> None:
+    first = chat(language_model, *GREEDY, input="hello\n").stdout
+    twice = chat(language_model, *GREEDY, input="hello\n/reset\nhello\n/what\n/exit\nnever\n")
     assert twice.stdout == 2 * first, "after /reset the same words get the same answer"
     assert "new conversation" in twice.stderr and "/what is not a command" in twice.stderr
 
 
 def test_earlier_messages_are_part_of_the_prompt(bundle: Bundle) -> None:
     conversation = Conversation(bundle, system="be brief", temperature=0.0, max_new_tokens=8)
-    heard: list[str] = []
-    answer = conversation.say("hello", on_text=heard.append)
-    assert "".join(heard).rstrip() == answer
+    streamed: list[str] = []
+    answer = conversation.say("hello", on_text=streamed.append)
+    assert "".join(streamed).rstrip() == answer
     assert [message["role"] for message in conversation.messages] == ["user", "assistant"]
     conversation.say("again")
     assert [message["content"] for message in conversation.messages[:3]] == ["hello", answer, "again"]
@@ -65,43 +59,43 @@ def test_earlier_messages_are_part_of_the_prompt(bundle: Bundle) -> None:
 
 
 def test_a_full_context_is_an_error_without_overflow_window(bundle: Bundle) -> None:
-    told: list[str] = []
-    strict = Conversation(bundle, notify=told.append, temperature=0.0, max_new_tokens=20)
+    notes: list[str] = []
+    strict = Conversation(bundle, notify=notes.append, temperature=0.0, max_new_tokens=20)
     with pytest.raises(InputError, match=r"conversation has \d+ tokens.*/reset.*--overflow window"):
         for _ in range(20):
-            strict.say("some words to fill the room with")
+            strict.say("some words to fill the context with")
     kept = list(strict.messages)
     assert kept and kept[-1]["role"] == "assistant", "what did not fit was not kept"
     easy = Conversation(
-        bundle, system="stay", notify=told.append, temperature=0.0, max_new_tokens=20, overflow="window"
+        bundle, system="stay", notify=notes.append, temperature=0.0, max_new_tokens=20, overflow="window"
     )
     for _ in range(8):
-        easy.say("some words to fill the room with")
-    assert any("oldest messages no longer fit" in line for line in told)
+        easy.say("some words to fill the context with")
+    assert any("oldest messages no longer fit" in line for line in notes)
     assert easy.messages[0]["role"] == "user" and len(easy.messages) < 16
     easy.say("a message longer than everything " * 30)
-    assert any("this message alone" in line for line in told)
+    assert any("this message alone" in line for line in notes)
 
 
 def test_an_interrupt_ends_the_answer_and_keeps_it(bundle: Bundle) -> None:
-    told: list[str] = []
-    heard: list[str] = []
+    notes: list[str] = []
+    streamed: list[str] = []
 
     def impatient(text: str) -> None:
-        heard.append(text)
-        if len(heard) == 3:
+        streamed.append(text)
+        if len(streamed) == 3:
             raise KeyboardInterrupt
 
-    conversation = Conversation(bundle, notify=told.append, temperature=0.0, max_new_tokens=40)
+    conversation = Conversation(bundle, notify=notes.append, temperature=0.0, max_new_tokens=40)
     answer = conversation.say("hello", on_text=impatient)
-    assert answer == "".join(heard).rstrip() and told == ["interrupted"]
+    assert answer == "".join(streamed).rstrip() and notes == ["interrupted"]
     assert conversation.messages[-1] == {"role": "assistant", "content": answer}
     assert conversation.say("go on") is not None
 
 
-def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
+def test_a_template_ends_its_turns(language_model: Path, tmp_path: Path) -> None:
     """A model with a template is shown it, and stops at the token that it ends a turn with."""
-    bundle = headway.load(writer)
+    bundle = headway.load(language_model)
     assert bundle.processor.tokenizer is not None
     bundle.save(tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -115,14 +109,14 @@ def test_a_template_ends_its_turns(writer: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0 and "no chat template" not in result.stderr
 
 
-def test_models_that_cannot_chat_say_so(tmp_path: Path) -> None:
+def test_models_that_cannot_chat_say_so(translator: Path) -> None:
     with pytest.raises(InputError, match="chat needs a decoder"):
-        chat(untrained.translator(tmp_path), input="hello\n")
+        chat(translator, input="hello\n")
 
 
-def test_a_real_process_ends_with_its_input(writer: Path) -> None:
+def test_a_real_process_ends_with_its_input(language_model: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "headway", "chat", str(writer), *GREEDY],
+        [sys.executable, "-m", "headway", "chat", str(language_model), *GREEDY],
         input="hello\n", capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.endswith("\n"), done.stderr

@@ -1,4 +1,4 @@
-"""`headway run` as a person meets it: streamed, in batches, as JSON, constrained, and refused clearly."""
+"""`headway run`: streaming, batches, JSON, constraints, and errors."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import untrained
 from typer.testing import CliRunner, Result
 
 from headway import jobs
@@ -15,16 +14,6 @@ from headway.cli import app
 from headway.errors import HeadwayError, InputError
 from headway.generation.option import option_of
 from headway.generation.settings import GenerationSettings
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(untrained.writer(tmp_path_factory.mktemp("writer")))
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(untrained.translator(tmp_path_factory.mktemp("translator")))
 
 
 def run(*args: str | Path, **more: Any) -> Result:
@@ -39,87 +28,91 @@ def answers(result: Result) -> list[Any]:
     return [json.loads(line)["answer"] for line in result.stdout.splitlines()]
 
 
-def test_one_input_is_streamed_and_is_the_same_as_its_json(writer: str) -> None:
+def test_one_input_is_streamed_and_is_the_same_as_its_json(language_model: Path) -> None:
     options = ["--max-new-tokens", "12", "--seed", "3"]
-    told = answers(run(writer, "The import", *options, "--json"))[0]
-    heard = run(writer, "The import", *options)
-    assert heard.exit_code == 0 and heard.stdout == told["text"] + "\n"
-    assert told["finished_by"] == "length" and told["score"] < 0 and "tokens" not in told
+    answer = answers(run(language_model, "The import", *options, "--json"))[0]
+    streamed = run(language_model, "The import", *options)
+    assert streamed.exit_code == 0 and streamed.stdout == answer["text"] + "\n"
+    assert answer["finished_by"] == "length" and answer["score"] < 0 and "tokens" not in answer
 
 
-def test_a_seed_is_an_inputs_own_in_any_batch(writer: str, tmp_path: Path) -> None:
+def test_a_seed_is_an_inputs_own_in_any_batch(language_model: Path, tmp_path: Path) -> None:
     """Also past the size of a batch: no two inputs of a file share their random numbers."""
     prompts = [f"prompt {i % 2}" for i in range(jobs.inference.CHUNK + 2)]
     (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n")
     options = ["--max-new-tokens", "6", "--temperature", "1", "--json"]
-    batch = answers(run(writer, "--file", tmp_path / "prompts.txt", "--seed", "7", *options))
+    batch = answers(run(language_model, "--file", tmp_path / "prompts.txt", "--seed", "7", *options))
     assert len(batch) == len(prompts)
     for i in (1, jobs.inference.CHUNK):
-        assert answers(run(writer, prompts[i], "--seed", str(7 + i), *options))[0]["text"] == batch[i]["text"]
+        assert answers(run(language_model, prompts[i], "--seed", str(7 + i), *options))[0]["text"] == batch[i]["text"]
     assert batch[0]["text"] != batch[jobs.inference.CHUNK]["text"]
-    piped = answers(run(writer, "--seed", "7", *options, input="\n".join(prompts[:3]) + "\n"))
+    piped = answers(run(language_model, "--seed", "7", *options, input="\n".join(prompts[:3]) + "\n"))
     assert [each["text"] for each in piped] == [each["text"] for each in batch[:3]]
 
 
-def test_log_probabilities(writer: str) -> None:
-    told = answers(run(writer, "The", "--max-new-tokens", "5", "--temperature", "0", "--json", "--logprobs"))[0]
-    assert len(told["tokens"]) == 5 and all(token["text"] and token["logprob"] < 0 for token in told["tokens"])
-    assert told["score"] == pytest.approx(sum(token["logprob"] for token in told["tokens"]) / 5, abs=1e-4)
+def test_log_probabilities(language_model: Path) -> None:
+    answer = answers(run(language_model, "The", "--max-new-tokens", "5", "--temperature", "0", "--json", "--logprobs"))[
+        0
+    ]
+    assert len(answer["tokens"]) == 5 and all(token["text"] and token["logprob"] < 0 for token in answer["tokens"])
+    assert answer["score"] == pytest.approx(sum(token["logprob"] for token in answer["tokens"]) / 5, abs=1e-4)
 
 
-def test_several_answers_and_beams(writer: str) -> None:
-    [found] = answers(run(writer, "The", "--beams", "3", "--n", "3", "--max-new-tokens", "5", "--json"))
+def test_several_answers_and_beams(language_model: Path) -> None:
+    [found] = answers(run(language_model, "The", "--beams", "3", "--n", "3", "--max-new-tokens", "5", "--json"))
     assert [each["score"] for each in found] == sorted((each["score"] for each in found), reverse=True)
-    shown = run(writer, "The", "--beams", "3", "--n", "2", "--max-new-tokens", "5").stdout
+    shown = run(language_model, "The", "--beams", "3", "--n", "2", "--max-new-tokens", "5").stdout
     assert shown.startswith(f"[1] {found[0]['text']}\n[2] ")
-    single = run(writer, "The", "--beams", "3", "--max-new-tokens", "5").stdout
+    single = run(language_model, "The", "--beams", "3", "--max-new-tokens", "5").stdout
     assert single == found[0]["text"] + "\n"
     diverse = ["--beams", "4", "--groups", "2", "--diversity-penalty", "9", "--n", "4"]
-    assert len(answers(run(writer, "The", *diverse, "--max-new-tokens", "5", "--json"))[0]) == 4
+    assert len(answers(run(language_model, "The", *diverse, "--max-new-tokens", "5", "--json"))[0]) == 4
 
 
-def test_constraints(writer: str, tmp_path: Path) -> None:
+def test_constraints(language_model: Path, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99, "minimum": 0}},
               "required": ["age"], "additionalProperties": False}  # fmt: skip
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     for seed in "123":
-        result = run(writer, "Ada is", "--json-schema", tmp_path / "schema.json", "--seed", seed)
+        result = run(language_model, "Ada is", "--json-schema", tmp_path / "schema.json", "--seed", seed)
         assert result.exit_code == 0 and 0 <= json.loads(result.stdout)["age"] <= 99
-        result = run(writer, "Call", "--regex", "[0-9]{3}-[0-9]{2}", "--seed", seed)
+        result = run(language_model, "Call", "--regex", "[0-9]{3}-[0-9]{2}", "--seed", seed)
         assert re.fullmatch("[0-9]{3}-[0-9]{2}\n", result.stdout)
-    [told] = answers(run(writer, "Ada", "--json-schema", tmp_path / "schema.json", "--json"))
-    assert told["fits"] is True and told["finished_by"] == "complete"
+    [answer] = answers(run(language_model, "Ada", "--json-schema", tmp_path / "schema.json", "--json"))
+    assert answer["fits"] is True and answer["finished_by"] == "complete"
 
 
-def test_an_answer_that_is_cut_off_does_not_match_the_constraint(writer: str) -> None:
-    result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4")
+def test_an_answer_that_is_cut_off_does_not_match_the_constraint(language_model: Path) -> None:
+    result = run(language_model, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4")
     assert result.exit_code == 1 and "do not match the constraint" in result.stderr
-    result = run(writer, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4", "--json")
+    result = run(language_model, "Call", "--regex", "[0-9]{30}", "--max-new-tokens", "4", "--json")
     assert result.exit_code == 1 and json.loads(result.stdout)["answer"]["fits"] is False
 
 
-def test_a_context_that_is_full(writer: str) -> None:
+def test_a_context_that_is_full(language_model: Path) -> None:
     long = "the import statement " * 40
     with pytest.raises(HeadwayError, match=r"context is 128 tokens.*window"):
-        run(writer, long)
-    result = run(writer, long, "--overflow", "window", "--max-new-tokens", "150", "--json", "--logprobs")
+        run(language_model, long)
+    result = run(language_model, long, "--overflow", "window", "--max-new-tokens", "150", "--json", "--logprobs")
     assert len(answers(result)[0]["tokens"]) == 150 or answers(result)[0]["finished_by"] == "eos"
 
 
-def test_prefix_stop_and_the_other_options(writer: str) -> None:
-    [told] = answers(run(writer, "The", "--prefix", " import", "--max-new-tokens", "5", "--json"))
-    assert told["text"].startswith(" import")
-    whole = answers(run(writer, "The", "--max-new-tokens", "20", "--seed", "1", "--json"))[0]["text"]
-    cut = answers(run(writer, "The", "--max-new-tokens", "20", "--seed", "1", "--stop", whole[5:8], "--json"))[0]
+def test_prefix_stop_and_the_other_options(language_model: Path) -> None:
+    [answer] = answers(run(language_model, "The", "--prefix", " import", "--max-new-tokens", "5", "--json"))
+    assert answer["text"].startswith(" import")
+    whole = answers(run(language_model, "The", "--max-new-tokens", "20", "--seed", "1", "--json"))[0]["text"]
+    cut = answers(run(language_model, "The", "--max-new-tokens", "20", "--seed", "1", "--stop", whole[5:8], "--json"))[
+        0
+    ]
     assert cut["finished_by"] == "stop" and cut["text"] == whole[: whole.find(whole[5:8])]
     rest = ["--min-p", "0.1", "--typical-p", "0.9", "--repetition-penalty", "1.2", "--frequency-penalty", "0.1",
             "--presence-penalty", "0.1", "--no-repeat-ngram", "3", "--min-new-tokens", "2", "--top-k", "9"]  # fmt: skip
-    assert run(writer, "The", *rest, "--max-new-tokens", "5").exit_code == 0
+    assert run(language_model, "The", *rest, "--max-new-tokens", "5").exit_code == 0
 
 
-def test_a_translator_searches_samples_and_follows_constraints(translator: str) -> None:
-    [told] = answers(run(translator, "3 May 1998", "--json"))
-    assert told["text"] + "\n" == run(translator, "3 May 1998").stdout
+def test_a_translator_searches_samples_and_follows_constraints(translator: Path) -> None:
+    [answer] = answers(run(translator, "3 May 1998", "--json"))
+    assert answer["text"] + "\n" == run(translator, "3 May 1998").stdout
     options = ["--temperature", "1", "--json", "--max-new-tokens", "8"]
     texts = ["3 May 1998 and a few words more", "1", "4 June"]
     both = answers(run(translator, *texts, "--seed", "4", *options))
@@ -135,7 +128,7 @@ def test_a_translator_searches_samples_and_follows_constraints(translator: str) 
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["--temperature", "-1"], "temperature is -1.0"),
         (["--top-p", "0"], "top_p is 0.0"),
@@ -146,25 +139,24 @@ def test_a_translator_searches_samples_and_follows_constraints(translator: str) 
         (["--n", "3", "--temperature", "0"], "n is 3"),
     ],
 )
-def test_wrong_options_are_named(writer: str, args: list[str], says: str) -> None:
-    with pytest.raises(HeadwayError, match=re.escape(says)):
-        run(writer, "The", *args)
+def test_wrong_options_are_named(language_model: Path, args: list[str], message: str) -> None:
+    with pytest.raises(HeadwayError, match=re.escape(message)):
+        run(language_model, "The", *args)
 
 
-def test_a_vector_is_shown_in_a_line_and_written_in_full(tmp_path: Path) -> None:
-    untrained.embedder(tmp_path)
+def test_a_vector_is_shown_in_a_line_and_written_in_full(embedder: Path) -> None:
     with pytest.raises(HeadwayError, match="task embed does not generate text, so --top-k does not apply"):
-        run(tmp_path, "a text", "--top-k", "3")
-    shown = run(tmp_path, "a text").stdout
+        run(embedder, "a text", "--top-k", "3")
+    shown = run(embedder, "a text").stdout
     assert re.fullmatch(r"32 numbers: (-?0\.\d{4} ){6}… \(all of them: --json\)\n", shown)
-    assert len(answers(run(tmp_path, "a text", "--json"))[0]) == 32
+    assert len(answers(run(embedder, "a text", "--json"))[0]) == 32
 
 
-def test_a_refused_input_of_a_long_file_can_be_found(writer: str, tmp_path: Path) -> None:
+def test_a_refused_input_of_a_long_file_can_be_found(language_model: Path, tmp_path: Path) -> None:
     size = jobs.inference.CHUNK
     (tmp_path / "prompts.txt").write_text("hello\n" * (size + 3) + "hello " * 300 + "\n")
     with pytest.raises(InputError, match=f"after the first {size}, counted from there: prompt 3 has"):
-        run(writer, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")
+        run(language_model, "--file", tmp_path / "prompts.txt", "--max-new-tokens", "2")
 
 
 @pytest.mark.parametrize("command", ["run", "chat", "evaluate"])

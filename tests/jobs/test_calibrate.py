@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import untrained
 from typer.testing import CliRunner
 
 import headway
@@ -68,14 +67,15 @@ def test_the_minimum_is_found_in_few_evaluations(at: float) -> None:
     assert abs(minimum(lambda x: -x)) < 5, "where there is no lowest point, the search ends"
 
 
-def test_what_cannot_be_calibrated_is_refused(tmp_path: Path) -> None:
-    writer = untrained.writer(tmp_path / "writer")
-    for model, out, says in [
-        (untrained.embedder(tmp_path / "embedder"), "out", "chooses among labels or tokens"),
-        (untrained.translator(tmp_path / "translator"), "out", "chooses among labels or tokens"),
-        (writer, "out", "give data that the model was not trained on"),
-        (writer, "writer", "already holds a model"),
+def test_what_cannot_be_calibrated_is_refused(
+    language_model: Path, translator: Path, embedder: Path, tmp_path: Path
+) -> None:
+    for model, out, message in [
+        (embedder, tmp_path / "out", "chooses among labels or tokens"),
+        (translator, tmp_path / "out", "chooses among labels or tokens"),
+        (language_model, tmp_path / "out", "give data that the model was not trained on"),
+        (language_model, language_model, "already holds a model"),
     ]:
-        with pytest.raises(ConfigError, match=says):
-            calibrate(model, tmp_path / out)
+        with pytest.raises(ConfigError, match=message):
+            calibrate(model, out)
     assert not (tmp_path / "out").exists()

@@ -22,15 +22,27 @@ SMALL = ["model.width=32", "model.layers=1", "model.heads=2", "model.dropout=0.0
 SETTINGS = [*SMALL, "save_every=1", "log_every=1"]
 TRAIN = ["train", "classify", "mine.tsv", "--steps", "4", "--recipe", "classic"]
 TRAIN += [part for setting in SETTINGS for part in ("--set", setting)]
-USE = [  # by a model that writes one after the other, by one that sorts its inputs and searches, and by one that labels
-    ["run", "writer", "--file", "prompts.txt", "--max-new-tokens", "6", "--temperature", "1", "--seed", "7", "--json"],
+USE = [  # sampling, beam search over inputs sorted by length, and classification
+    [
+        "run",
+        "decoder",
+        "--file",
+        "prompts.txt",
+        "--max-new-tokens",
+        "6",
+        "--temperature",
+        "1",
+        "--seed",
+        "7",
+        "--json",
+    ],
     ["run", "translator", "--file", "prompts.txt", "--max-new-tokens", "4", "--json"],
     ["run", "one", "--file", "prompts.txt"],
-    ["evaluate", "writer", "prompts.txt", "--json"],
+    ["evaluate", "decoder", "prompts.txt", "--json"],
     ["evaluate", "translator", "pairs.tsv", "--beams", "2", "--json"],
     ["evaluate", "one", "mine.tsv"],
 ]
-REFUSED = ["run", "writer", "--file", "long.txt", "--max-new-tokens", "6"]
+REFUSED = ["run", "decoder", "--file", "long.txt", "--max-new-tokens", "6"]
 
 
 def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
@@ -75,7 +87,7 @@ def write_files(folder: Path) -> None:
     prompts = [f"hello {i} {'import ' * (i % 7)}" for i in range(130)]
     (folder / "prompts.txt").write_text("\n".join(prompts) + "\n")
     (folder / "long.txt").write_text("\n".join([*prompts[:69], "hello " * 300, *prompts[70:]]) + "\n")
-    untrained.writer(folder / "writer")
+    untrained.language_model(folder / "decoder")
     untrained.translator(folder / "translator")
 
 

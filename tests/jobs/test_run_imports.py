@@ -3,10 +3,8 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from support.untrained import embedder, translator, writer
 
 PROGRAM = """
 import json, sys
@@ -20,9 +18,9 @@ print(json.dumps(sorted(sys.modules)))
 HEAVY = ("torchmetrics", "sacrebleu", "matplotlib", "transformers", "datasets", "pandas", "fastapi")
 
 
-@pytest.mark.parametrize("make", [writer, translator, embedder])
-def test_run_imports_nothing_of_training(make, tmp_path: Path) -> None:
-    folder = make(tmp_path / "model")
+@pytest.mark.parametrize("name", ["language_model", "translator", "embedder"])
+def test_run_imports_nothing_of_training(name: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(name)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), "a text"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answer, modules = map(json.loads, done.stdout.strip().splitlines())

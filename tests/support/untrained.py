@@ -18,7 +18,7 @@ TEXTS = ["The import statement, on the 3rd of May 1998: 0123456789 - User: hello
 SMALL = Size(width=32, layers=1, heads=2)
 
 
-def writer(folder: Path) -> Path:
+def language_model(folder: Path) -> Path:
     return _saved(Generate(Tokenizer.train(TEXTS, kind="bpe", size=300), context=128), folder)
 
 

@@ -1,32 +1,26 @@
 """Low-rank adapters for frozen linear layers (LoRA, Hu et al. 2022), and freezing of parameters.
 
 An adapter adds B·A·x · alpha/rank to the output of a layer. B is initialised to zero, so the adapted model initially
-computes the same function. On disk an adapter has the layout of the PEFT library, with Headway's module names.
+computes the same function.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
-from headway.errors import CheckpointError, ConfigError, did_you_mean
+from headway.errors import ConfigError, did_you_mean
 from headway.layers.dropout import drop
 from headway.training.optim import embedding_weights, head_parameters
-from headway.validation import Check, between, from_dict
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
-CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
-SUPPORTED = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False}
 
 
 class LoRALinear(nn.Module):
@@ -108,15 +102,24 @@ def add_lora(
     names = _matching_names(layers, targets, what="linear layer") if targets else _default_targets(layers)
     trained = _matching_names(dict(model.named_parameters()), also_train, what="parameter")
     heads = head_parameters(model) - tables if train_heads else set()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained or parameter in heads)
-    wrapped: dict[nn.Module, LoRALinear] = {}  # a layer used twice has one adapter
+    trained += [name for name, parameter in model.named_parameters() if parameter in heads]
+    shared: dict[nn.Linear, LoRALinear] = {}  # a layer used twice has one adapter
     for name in names:
-        layer = layers[name]
-        if layer not in wrapped:
-            wrapped[layer] = LoRALinear(layer, rank=rank, alpha=alpha, dropout=dropout)
-        model.set_submodule(name, wrapped[layer])
+        if layers[name] not in shared:
+            shared[layers[name]] = LoRALinear(layers[name], rank=rank, alpha=alpha, dropout=dropout)
+    insert_adapters(model, {name: shared[layers[name]] for name in names}, trained=trained)
     return names
+
+
+def insert_adapters(model: nn.Module, new: Mapping[str, LoRALinear], *, trained: Iterable[str]) -> None:
+    """Put adapters in place of the layers they wrap, and freeze all other parameters but those named in `trained`."""
+    kept = set(trained)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in kept)
+    adapter_of = {adapter.base: adapter for adapter in new.values()}
+    for name, module in list(model.named_modules(remove_duplicate=False)):  # a layer used twice has two names
+        if isinstance(module, nn.Linear) and module in adapter_of:
+            model.set_submodule(name, adapter_of[module])
 
 
 def adapters(model: nn.Module) -> dict[str, LoRALinear]:
@@ -132,90 +135,6 @@ def merge_lora(model: nn.Module) -> list[str]:
         model.set_submodule(name, merged[adapter])
     model.requires_grad_(True)
     return list(found)
-
-
-def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the adapters and of all other trainable parameters."""
-    adapter_parameters = {parameter for adapter in adapters(model).values() for parameter in adapter.parameters()}
-    frozen = {parameter for adapter in adapters(model).values() for parameter in adapter.base.parameters()}
-    return {
-        name: parameter.detach()
-        for name, parameter in model.named_parameters()
-        if parameter not in frozen and (parameter in adapter_parameters or parameter.requires_grad)
-    }
-
-
-@torch.no_grad()
-def load_lora(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load adapter tensors into a model prepared by `add_lora`. Names and shapes must match exactly."""
-    targets = lora_state(model)
-    if unmatched := sorted(set(state) ^ set(targets)):
-        side = "the model does not have" if unmatched[0] in state else "the adapter lacks"
-        raise CheckpointError(f"the adapter does not fit this model: {side} {unmatched[0]!r} ({len(unmatched)} such)")
-    for name, target in targets.items():
-        if state[name].shape != target.shape:
-            shapes = f"{tuple(state[name].shape)} where the model has {tuple(target.shape)}"
-            raise CheckpointError(f"the adapter does not fit this model: {name!r} is {shapes}")
-    for name, target in targets.items():
-        target.copy_(state[name])
-
-
-def save_lora(model: nn.Module, folder: str | os.PathLike[str], *, base: str = "") -> None:
-    """Write the adapters only, in the layout of PEFT. `base` is the name of the adapted model."""
-    found = adapters(model)
-    if not found:
-        raise ConfigError("the model has no LoRA adapters to save")
-    state = lora_state(model)
-    one = next(iter(found.values()))
-    config = SUPPORTED | {
-        "base_model_name_or_path": base,
-        "r": one.rank,
-        "lora_alpha": one.alpha,
-        "lora_dropout": one.dropout,
-        "target_modules": list(found),
-        "modules_to_save": sorted({name.rpartition(".")[0] for name in _other_names(state)} - {""}) or None,
-        "inference_mode": True,
-    }
-    folder = Path(folder)
-    tensors = {PREFIX + name: tensor for name, tensor in state.items()}
-    save_tensor_file(folder / TENSOR_FILE, tensors, metadata={"format": "pt"})
-    save_json(folder / CONFIG_FILE, config)
-
-
-def open_lora(model: nn.Module, folder: str | os.PathLike[str]) -> list[str]:
-    """Add adapters to a model as configured in an adapter folder, and load their weights."""
-    path = Path(folder) / CONFIG_FILE
-    config = read_json(path)
-    for key, value in SUPPORTED.items():
-        if config.get(key, value) != value:
-            raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported, only {value!r}")
-    for key in ("rank_pattern", "alpha_pattern"):
-        if config.get(key):
-            raise CheckpointError(f"{path}: {key} is not supported; all layers must share one rank and alpha")
-    rank: int = from_dict(Annotated[int, between(1)], config.get("r"), path=f"{path}: r")
-    names = Annotated[list[str], Check("a list of names", bool)]
-    targets: list[str] = from_dict(names, config.get("target_modules"), path=f"{path}: target_modules")
-    alpha: float = from_dict(float, config.get("lora_alpha", rank), path=f"{path}: lora_alpha")
-    dropout: float = from_dict(float, config.get("lora_dropout", 0.0), path=f"{path}: lora_dropout")
-    files = TensorFiles(Path(folder) / TENSOR_FILE)
-    state = {name.removeprefix(PREFIX): files[name] for name in files.names}
-    for name, tensor in state.items():
-        if name.endswith(".lora_A.weight") and len(tensor) != rank:
-            raise CheckpointError(f"{files.path}: {name!r} has rank {len(tensor)}, but {path.name} says {rank}")
-    adapted = add_lora(
-        model,
-        rank=rank,
-        alpha=alpha,
-        dropout=dropout,
-        targets=targets,
-        also_train=_other_names(state),
-    )
-    load_lora(model, state)
-    return adapted
-
-
-def _other_names(state: Mapping[str, Tensor]) -> list[str]:
-    return [name for name in state if not name.endswith((".lora_A.weight", ".lora_B.weight"))]
 
 
 def _default_targets(layers: Mapping[str, nn.Module]) -> list[str]:

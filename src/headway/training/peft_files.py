@@ -1,0 +1,164 @@
+"""LoRA adapters on disk in the layout of the PEFT library, under the module names of the published model.
+
+A fused layer of theirs (q, k and v in one matrix) has one adapter: the A of its parts stacked, their B on a diagonal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
+from headway.checkpoints.rules import AnyRule, Rule, expand, same
+from headway.errors import CheckpointError, ConfigError
+from headway.training.lora import LoRALinear, adapters, insert_adapters
+from headway.validation import Check, between, from_dict
+
+CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
+SUPPORTED = {"peft_type": "LORA", "bias": "none", "use_rslora": False, "use_dora": False}
+A, B, WEIGHT = ".lora_A.weight", ".lora_B.weight", ".weight"
+
+
+@torch.no_grad()
+def save_lora(
+    model: nn.Module, folder: str | os.PathLike[str], *, base: str = "", rules: Sequence[AnyRule] | None = None
+) -> None:
+    """Write the adapters and the other trainable parameters of a model that `add_lora` has adapted.
+
+    `base` is the name of the model without adapters, `rules` its tensor names in the published layout (by default
+    Headway's own).
+    """
+    found = adapters(model)
+    if not found:
+        raise ConfigError("the model has no LoRA adapters to save")
+    values = {name.replace(".base.", "."): tensor for name, tensor in model.named_parameters() if ".lora_" not in name}
+    tensors: dict[str, Tensor] = {}
+    ranks: dict[str, int] = {}
+    beside: set[str] = set()
+    transposed: set[bool] = set()
+    for rule in _expanded(rules, values):
+        parts = [found[name.removesuffix(WEIGHT)] for name in rule.ours if name.removesuffix(WEIGHT) in found]
+        if parts and rule.ours[0].endswith(WEIGHT):
+            if len(parts) < len(rule.ours):
+                raise CheckpointError(f"{rule.theirs} has the parts {', '.join(rule.ours)}; adapt all of them or none")
+            target = rule.theirs.removesuffix(WEIGHT)
+            tensors[target + A] = torch.cat([part.lora_A.weight for part in parts])
+            tensors[target + B] = torch.block_diag(*(part.lora_B.weight for part in parts))
+            ranks[target] = len(tensors[target + A])
+            transposed.add(_is_transposed(rule, parts[0]))
+        elif any(values[name].requires_grad for name in rule.ours):
+            tensors[rule.theirs] = rule.to_theirs([values[name] for name in rule.ours])
+            beside.add(rule.theirs.rpartition(".")[0])
+    one = next(iter(found.values()))
+    other = {target: rank for target, rank in ranks.items() if rank != one.rank}
+    config = SUPPORTED | {
+        "base_model_name_or_path": base,
+        "r": one.rank,
+        "lora_alpha": one.alpha,
+        "lora_dropout": one.dropout,
+        "rank_pattern": other,
+        "alpha_pattern": {target: one.alpha / one.rank * rank for target, rank in other.items()},
+        "target_modules": list(ranks),
+        "modules_to_save": sorted(beside - {""}) or None,
+        "fan_in_fan_out": transposed == {True},
+        "inference_mode": True,
+    }
+    written = {PREFIX + name: tensor for name, tensor in tensors.items()}
+    save_tensor_file(Path(folder) / TENSOR_FILE, written, metadata={"format": "pt"})
+    save_json(Path(folder) / CONFIG_FILE, config)
+
+
+@torch.no_grad()
+def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequence[AnyRule] | None = None) -> list[str]:
+    """Add the adapters of a folder to a model and load the parameters saved beside them. Returns the adapted layers.
+
+    `rules` are the model's tensor names in the published layout (by default Headway's own).
+    """
+    path = Path(folder) / CONFIG_FILE
+    config = _read_config(path)
+    files = TensorFiles(Path(folder) / TENSOR_FILE)
+    state = {name.removeprefix(PREFIX): files[name] for name in files.names}
+    parameters = dict(model.named_parameters())
+    by_theirs = {rule.theirs: rule for rule in _expanded(rules, parameters)}
+    new: dict[str, tuple[nn.Linear, Tensor, Tensor, float]] = {}  # layer, A, B, alpha
+    beside: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        target = name.removesuffix(A).removesuffix(B)
+        rule = by_theirs.get(name if target == name else target + WEIGHT)
+        if rule is None:
+            raise CheckpointError(f"the adapter does not fit this model: the model does not have {name!r}")
+        if target == name:
+            beside |= dict(zip(rule.ours, rule.to_ours(tensor), strict=True))
+        elif name.endswith(A):
+            rank = config["rank_pattern"].get(target, config["r"])
+            alpha = config["alpha_pattern"].get(target, config["lora_alpha"])
+            if len(tensor) != rank:
+                raise CheckpointError(f"{files.path}: {name!r} has rank {len(tensor)}, but {path.name} says {rank}")
+            if target + B not in state:
+                raise CheckpointError(f"{files.path}: {target + B!r} is missing")
+            for ours, b in zip(rule.ours, state[target + B].chunk(len(rule.ours)), strict=True):
+                layer = model.get_submodule(ours.removesuffix(WEIGHT))
+                if not isinstance(layer, nn.Linear):
+                    raise CheckpointError(f"the adapter does not fit this model: {name!r} is not of a linear layer")
+                _require_shape(name, tensor, (rank, layer.in_features))
+                _require_shape(target + B, b, (layer.out_features, rank))
+                new[ours.removesuffix(WEIGHT)] = layer, tensor, b, alpha
+    for name, tensor in beside.items():
+        _require_shape(name, tensor, tuple(parameters[name].shape))
+    inserted = {name: _filled(*parts, dropout=config["lora_dropout"]) for name, parts in new.items()}
+    insert_adapters(model, inserted, trained=beside)
+    for name, tensor in beside.items():
+        parameters[name].copy_(tensor)
+    return list(new)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path)
+    for key, value in SUPPORTED.items():
+        if config.get(key, value) != value:
+            raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported, only {value!r}")
+    rank = config.get("r")
+    kinds = {
+        "r": Annotated[int, between(1)],
+        "lora_alpha": float,
+        "lora_dropout": float,
+        "rank_pattern": dict[str, int],
+        "alpha_pattern": dict[str, float],
+        "target_modules": Annotated[list[str], Check("a list of names", bool)],
+    }
+    defaults: dict[str, Any] = {"lora_alpha": rank, "lora_dropout": 0.0, "rank_pattern": {}, "alpha_pattern": {}}
+    given = {key: config.get(key) if config.get(key) is not None else defaults.get(key) for key in kinds}
+    return {key: from_dict(kind, given[key], path=f"{path}: {key}") for key, kind in kinds.items()}
+
+
+def _expanded(rules: Sequence[AnyRule] | None, names: Mapping[str, Tensor]) -> list[Rule]:
+    return expand([same(name, name) for name in names] if rules is None else rules, names)
+
+
+def _is_transposed(rule: Rule, part: LoRALinear) -> bool:
+    """Whether their matrix is the transpose of ours stacked by rows; an error if it is neither."""
+    rows, columns = part.base.weight.shape
+    probe = torch.arange(len(rule.ours) * rows * columns, dtype=torch.float64).view(-1, columns)
+    theirs = rule.to_theirs(list(probe.chunk(len(rule.ours))))
+    for transposed, whole in ((False, probe), (True, probe.t())):
+        if torch.equal(theirs, whole):
+            return transposed
+    raise CheckpointError(f"{rule.theirs}: an adapter of this layer cannot be written in the layout of PEFT")
+
+
+def _filled(layer: nn.Linear, a: Tensor, b: Tensor, alpha: float, *, dropout: float) -> LoRALinear:
+    adapter = LoRALinear(layer, rank=len(a), alpha=alpha, dropout=dropout)
+    adapter.lora_A.weight.copy_(a)
+    adapter.lora_B.weight.copy_(b)
+    return adapter
+
+
+def _require_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        found = f"{name!r} is {tuple(tensor.shape)} where the model has {shape}"
+        raise CheckpointError(f"the adapter does not fit this model: {found}")

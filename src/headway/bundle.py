@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headway.tasks.task import Task
 
 TASK_FILE = "headway.json"
+ADAPTER_FILE = "adapter_config.json"  # of a folder in the layout of PEFT
 
 
 @dataclass
@@ -133,9 +134,7 @@ class Bundle:
         folder.mkdir(parents=True, exist_ok=True)
         state = self.model.state_dict()
         own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
-        kind = family_named(self.family)
-        if not self._reads_back(kind, own):
-            kind = family_named("headway")
+        kind = self._saved_family()
         own = storage.to_file(own, storage.weights_of(self.model))
         save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
         save_json(folder / "config.json", self.config_json(kind))
@@ -193,10 +192,19 @@ class Bundle:
         out.pop("quantization_config", None)
         return out | storage.weights_to_config(storage.weights_of(self.model))
 
-    def _reads_back(self, kind: Family, state: Mapping[str, Tensor]) -> bool:
+    def tensor_rules(self) -> list[AnyRule]:
+        """The rules between the model's tensor names and those that `save` writes."""
+        return rules_of(self._saved_family(), self.config)
+
+    def _saved_family(self) -> Family:
+        """Its own family if that can express the model, otherwise Headway's."""
+        kind = family_named(self.family)
+        return kind if self._reads_back(kind) else family_named("headway")
+
+    def _reads_back(self, kind: Family) -> bool:
         """Whether the family's config and tensor names would load as this same model."""
         try:
-            names = [rule.theirs for rule in expand(rules_of(kind, self.config), state)]
+            names = [rule.theirs for rule in expand(rules_of(kind, self.config), tensor_names(self.model))]
             keys = Keys(json.loads(json.dumps(self.config_json(kind))))
             return kind.infer_from_tensors(kind.read(keys, kind.architecture(self.config)), names) == self.config
         except (ConfigError, CheckpointError, KeyError):
@@ -214,6 +222,8 @@ def load(
     """Loads a model folder (or a hub id). The weights keep the file's data type unless `weights` (fp32, bf16, fp16 or
     int8, the last with one scale for about `group` inputs, 0: for a whole row) or torch's `dtype` is given."""
     folder = resolve(name)
+    if (folder / ADAPTER_FILE).exists() and not (folder / "config.json").exists():
+        return _load_adapted(folder, dtype=dtype, device=device, weights=weights, group=group)
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
     keys.ignore("quantization_config", *GENERATION_KEYS)
@@ -254,6 +264,24 @@ def load(
     if task is not None:
         task.generation_defaults = generation
     return Bundle(model.eval(), kind.name, config, processor, folder, foreign, task, generation)
+
+
+def _load_adapted(folder: Path, **options: Any) -> Bundle:
+    """The model that an adapter folder names, with the adapters merged into its weights."""
+    from headway.training.lora import merge_lora
+    from headway.training.peft_files import open_lora
+
+    path = folder / ADAPTER_FILE
+    base = read_json(path).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(f"{path}: base_model_name_or_path does not name the model that the adapter is for")
+    bundle = load(base, **options)
+    try:
+        open_lora(bundle.model, folder, rules=bundle.tensor_rules())
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error} (of {base})") from error
+    merge_lora(bundle.model)
+    return bundle
 
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from parity.cases import CASES as PARITY
 from safetensors.torch import load_file, save_file
+from support.parity import inputs_for, make_pair, reference_logits
 from torch import Tensor, nn
 from training.test_lora import IDS, Toy, disturb
 
+import headway
 from headway.checkpoints.rules import AnyRule, fused, transposed
 from headway.errors import CheckpointError, ConfigError
 from headway.training.lora import add_lora, merge_lora
@@ -132,3 +135,63 @@ def test_a_config_that_means_something_else_is_refused(tmp_path: Path, change: d
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises((CheckpointError, ConfigError), match=named):
         open_lora(Toy(), tmp_path)
+
+
+def apply_as_peft(reference: nn.Module, folder: Path) -> None:
+    """Add the adapters of a folder to a model of transformers, as PEFT's `merge_and_unload` does."""
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = load_file(folder / "adapter_model.safetensors")
+    state = {name.removeprefix("base_model.model."): tensor for name, tensor in tensors.items()}
+    with torch.no_grad():
+        for target in config["target_modules"]:
+            a, b = state.pop(f"{target}.lora_A.weight"), state.pop(f"{target}.lora_B.weight")
+            rank = config["rank_pattern"].get(target, config["r"])
+            assert a.shape[0] == b.shape[1] == rank
+            delta = b @ a * (config["alpha_pattern"].get(target, config["lora_alpha"]) / rank)
+            reference.get_submodule(target).weight.add_(delta.t() if config["fan_in_fan_out"] else delta)
+        for name, tensor in state.items():
+            assert any(name.startswith(f"{module}.") for module in config["modules_to_save"])
+            reference.get_parameter(name).copy_(tensor)
+
+
+CASES = {
+    "GPT2LMHeadModel": "",  # tied, q, k and v in one transposed matrix
+    "GPT2ForSequenceClassification": "",
+    "LlamaForCausalLM": "multi-query, tied",
+    "LlamaForSequenceClassification": "",
+    "BertForMaskedLM": "",
+    "BertForSequenceClassification": "",
+    "T5ForConditionalGeneration": "",
+    "BartForConditionalGeneration": "",
+    "MarianMTModel": "",
+    "ViTForImageClassification": "",
+}
+RENAMED = {"ViTForImageClassification"}  # transformers 5 has other module names in memory than in its files
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:loaded without a tokenizer")
+def test_an_adapter_of_a_published_model_fits_it_in_both_libraries(name: str, tmp_path: Path) -> None:
+    case = next(case for case in PARITY if case.model == name and CASES[name] in case.note)
+    pair = make_pair(case, tmp_path / "base")
+    inputs = inputs_for(pair)
+    names = add_lora(pair.model, rank=2, alpha=4, train_heads=True)
+    disturb(pair.model)
+    save_lora(pair.model, tmp_path / "adapter", base=str(pair.folder), rules=headway.load(pair.folder).tensor_rules())
+    expected = pair.ours.logits(**inputs)
+    assert names and (expected - headway.load(pair.folder).logits(**inputs)).abs().max() > 0.1
+    assert torch.allclose(headway.load(tmp_path / "adapter").logits(**inputs), expected, atol=1e-4)
+    if name in RENAMED:
+        return
+    apply_as_peft(pair.reference, tmp_path / "adapter")
+    with torch.no_grad():
+        found = reference_logits(pair.reference(**inputs))
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+def test_an_adapter_without_its_model_is_refused(tmp_path: Path) -> None:
+    model = Toy()
+    add_lora(model, rank=2)
+    save_lora(model, tmp_path)
+    with pytest.raises(CheckpointError, match="base_model_name_or_path"):
+        headway.load(tmp_path)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headway.errors import ConfigError, did_you_mean
 from headway.layers.dropout import drop
-from headway.training.optim import embedding_weights, head_parameters
+from headway.training.optim import embedding_weights, heads
 
 ATTENTION_AND_FEEDFORWARD = ("*attention.*", "*cross.*", "*feedforward.*")
 
@@ -87,7 +87,7 @@ def add_lora(
     """Add adapters, in place, to the linear layers that match `targets` (by default all of attention and feed-forward).
 
     All other parameters are frozen, except those that match `also_train` and, with `train_heads`, those of heads that
-    are not tied to an embedding. Returns the names of the adapted layers.
+    have a matrix of their own (a tied head has none). Returns the names of the adapted layers.
     """
     if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
         raise ConfigError(f"LoRA needs rank ≥ 1, alpha > 0, 0 ≤ dropout < 1; got {rank}, {alpha}, {dropout}")
@@ -101,8 +101,8 @@ def add_lora(
     }
     names = _matching_names(layers, targets, what="linear layer") if targets else _default_targets(layers)
     trained = _matching_names(dict(model.named_parameters()), also_train, what="parameter")
-    heads = head_parameters(model) - tables if train_heads else set()
-    trained += [name for name, parameter in model.named_parameters() if parameter in heads]
+    new_heads = _own_head_parameters(model) if train_heads else set()
+    trained += [name for name, parameter in model.named_parameters() if parameter in new_heads]
     shared: dict[nn.Linear, LoRALinear] = {}  # a layer used twice has one adapter
     for name in names:
         if layers[name] not in shared:
@@ -135,6 +135,16 @@ def merge_lora(model: nn.Module) -> list[str]:
         model.set_submodule(name, merged[adapter])
     model.requires_grad_(True)
     return list(found)
+
+
+def _own_head_parameters(model: nn.Module) -> set[Tensor]:
+    """The parameters of heads with a weight matrix that is not an embedding table."""
+    tables, own = embedding_weights(model), set[Tensor]()
+    for head in heads(model):
+        parameters = set(head.parameters()) - tables
+        if any(parameter.ndim > 1 for parameter in parameters):
+            own |= parameters
+    return own
 
 
 def _default_targets(layers: Mapping[str, nn.Module]) -> list[str]:

@@ -125,8 +125,11 @@ def embedding_weights(model: nn.Module) -> set[Tensor]:
 
 def head_parameters(model: nn.Module) -> set[Tensor]:
     """The parameters of modules with `is_head = True`."""
-    heads = (module for module in model.modules() if getattr(module, "is_head", False))
-    return {parameter for head in heads for parameter in head.parameters()}
+    return {parameter for head in heads(model) for parameter in head.parameters()}
+
+
+def heads(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if getattr(module, "is_head", False)]
 
 
 def roles(model: nn.Module) -> dict[str, Role]:
@@ -134,14 +137,14 @@ def roles(model: nn.Module) -> dict[str, Role]:
 
     A tied output layer counts as an embedding.
     """
-    embeddings, heads = embedding_weights(model), head_parameters(model)
+    embeddings, in_heads = embedding_weights(model), head_parameters(model)
     found: dict[str, Role] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
         if parameter in embeddings or parameter.ndim < 2 or not name.rpartition(".")[2].startswith("weight"):
             found[name] = "plain"
-        elif parameter in heads or parameter.ndim != 2:
+        elif parameter in in_heads or parameter.ndim != 2:
             found[name] = "weight"
         else:
             found[name] = "matrix"

@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save_tensors
 from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
-from headway.checkpoints.rules import expand, to_ours, to_theirs
+from headway.checkpoints.rules import AnyRule, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.data.truncation import TruncationCounter
 from headway.engine import encode_ragged

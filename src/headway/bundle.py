@@ -146,6 +146,18 @@ class Bundle:
             save_json(folder / TASK_FILE, {"task": self.task.name, "options": self.task.to_dict()})
         return folder
 
+    def set_folder(self, folder: Path, foreign: dict[str, Any]) -> None:
+        """Sets what depends on the folder's files other than weights and processor: those of a loaded or saved bundle.
+        `foreign` is the content of config.json."""
+        self.folder, self.foreign = folder, foreign
+        self.family, self.generation = foreign.get("model_type", self.family), GenerationDefaults()
+        if self.model.generates and self.model.vocab_size is not None:
+            self.generation = read_defaults(
+                folder, foreign, reads_source=self.model.reads_source, vocab=self.model.vocab_size
+            )
+        if self.task is not None:
+            self.task.generation_defaults = self.generation
+
     def __call__(self, inputs: Any, **options: Any) -> Any:
         """The task's prediction for one input, or for each of a list. Truncated inputs give a warning."""
         task = self.find_task()
@@ -258,12 +270,9 @@ def load(
     processor = Processor.load(folder, image_channels=channels)
     if processor.tokenizer_error is not None:
         warnings.warn(f"loaded without a tokenizer: {processor.tokenizer_error}", stacklevel=2)
-    generation, task = GenerationDefaults(), _task(folder, processor)
-    if model.generates and model.vocab_size is not None:
-        generation = read_defaults(folder, foreign, reads_source=model.reads_source, vocab=model.vocab_size)
-    if task is not None:
-        task.generation_defaults = generation
-    return Bundle(model.eval(), kind.name, config, processor, folder, foreign, task, generation)
+    bundle = Bundle(model.eval(), kind.name, config, processor, task=_task(folder, processor))
+    bundle.set_folder(folder, foreign)
+    return bundle
 
 
 def _load_adapted(folder: Path, **options: Any) -> Bundle:

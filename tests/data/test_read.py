@@ -155,7 +155,7 @@ def test_parallel_files(tmp_path):
 def test_parallel_files_of_different_length_are_refused(tmp_path):
     pair = [write(tmp_path, "a.en", "one\ntwo\nthree"), write(tmp_path, "a.de", "eins\nzwei\n")]
     with pytest.raises(DataError, match=r"a\.en has 3 lines but .*a\.de has 2"):
-        next(read(pair, fields=PAIR))
+        list(read(pair, fields=PAIR))
 
 
 def test_folder_with_parallel_parts_reads_train_and_english_first(tmp_path):

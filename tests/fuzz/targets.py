@@ -6,7 +6,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -273,6 +273,12 @@ class _TypedTask:
 
     def __init__(self) -> None:
         self.truncation = TruncationCounter()
+
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        pass
+
+    def token_lengths(self, row: Row) -> dict[str, int]:
+        return {"text": len(row.fields["text"])}
 
     def examples(self, row: Row) -> list[dict[str, Any]]:
         ids = self.truncation.apply(list(row.fields["text"].encode()), 100, part="text", where=row.where)

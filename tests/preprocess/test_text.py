@@ -339,3 +339,35 @@ def test_minilm_gives_the_same_ids_as_transformers() -> None:
     assert typed[1:-1] == theirs("[CLS] [MASK] [SEP]", split_special_tokens=True)["input_ids"][1:-1]
     assert not {ours.cls_id, ours.mask_id, ours.sep_id} & set(typed[1:-1])
     assert ours.mask_id in ours.encode("[MASK]", special_in_text=True)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_encoding_ahead_changes_no_ids(special):
+    tokenizer = Tokenizer.train(TEXTS * 3, kind="wordpiece", size=90)
+    texts = [*TEXTS, "", "a b", TEXTS[0]]
+    expected = (
+        [tokenizer.encode(text, special=special) for text in texts],
+        [tokenizer.encode_words(text.split(), special=special) for text in texts],
+    )
+    tokenizer.encode_ahead(texts, special=special)
+    assert [tokenizer.encode(text, special=special) for text in texts] == expected[0]
+    assert tokenizer.encode_batch(texts, special=special) == expected[0]
+    assert tokenizer.encode(TEXTS[0], special=not special) != [] and tokenizer.encode_offsets(TEXTS[0])[1][1] != (0, 0)
+    tokenizer.encode_ahead([text.split() for text in texts], special=special)
+    assert [tokenizer.encode_words(text.split(), special=special) for text in texts] == expected[1]
+
+
+def test_encoding_pairs_ahead_changes_nothing():
+    tokenizer = Tokenizer.train(TEXTS * 3, kind="wordpiece", size=90)
+    pairs = [(one, two) for one in TEXTS for two in TEXTS]
+    expected = [tokenizer.encode_pair(*pair) for pair in pairs]
+    tokenizer.encode_ahead(pairs)
+    assert [tokenizer.encode_pair(*pair) for pair in pairs] == expected
+
+
+def test_a_text_that_cannot_be_encoded_ahead_is_named_when_it_is_encoded():
+    tokenizer = Tokenizer.train(TEXTS * 3, kind="wordpiece", size=90)
+    tokenizer.encode_ahead([TEXTS[0], "\ud800"])
+    assert tokenizer.encode(TEXTS[0])
+    with pytest.raises(InputError, match="ud800"):
+        tokenizer.encode("\ud800")

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ class Bytes:
 
     def __init__(self) -> None:
         self.truncation = TruncationCounter()
+
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        pass
+
+    def token_lengths(self, row: Row) -> dict[str, int]:
+        return {"text": len(row.fields["text"])}
 
     def examples(self, row: Row) -> list[dict[str, np.ndarray]]:
         return [{"ids": np.frombuffer(row.fields["text"].encode(), np.uint8)}]

@@ -11,6 +11,7 @@ from typing import Any
 from headway.data.report import Lengths, Overlong, Report
 from headway.data.row import Row
 from headway.data.split import input_hash
+from headway.data.truncation import MOST
 
 MOST_LABELS = 10_000
 MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
@@ -21,47 +22,70 @@ def check(
     rows: Iterable[Row], *, held_out: Iterable[Row] = (), labels: Sequence[str] | None = None,
     measure: Measure | None = None, limits: Mapping[str, int] | None = None, most_hashes: int = 1_000_000,
 ) -> Report:  # fmt: skip
-    """Reads all rows and returns a report.
-
-    `held_out` rows are compared with `rows` to find overlap and unknown labels. `labels` are those of an existing
-    model, if there is one. `measure` returns a row's length in tokens by part, `limits` the longest that fits.
-    """
-    report, seen = Report(), DuplicateCounter(most_hashes)
-    sizes = _LengthHistograms(measure, limits or {})
-    found: Counter[str] = Counter()
-    unknown = _UnknownLabels(labels)
-    characters = [0, 0]
+    """Reads all rows and returns a report. `measure` returns a row's length in tokens by part."""
+    checker = Checker(labels=labels, limits=limits, most_hashes=most_hashes)
     for row in rows:
+        checker.add(row, measure(row) if measure is not None else {})
+    checker.skipped = getattr(rows, "skipped", {})
+    for row in held_out:
+        checker.add_held_out(row)
+    return checker.report()
+
+
+class Checker:
+    """Collects a report row by row: all training rows first, then the held-out ones.
+
+    Held-out rows are compared with training rows to find overlap and unknown labels. `labels` are those of an existing
+    model, if there is one. `limits` has the longest part that fits, in tokens.
+    """
+
+    def __init__(
+        self, *, labels: Sequence[str] | None = None, limits: Mapping[str, int] | None = None,
+        most_hashes: int = 1_000_000,
+    ) -> None:  # fmt: skip
+        self.lengths = LengthHistograms()
+        self.skipped: Mapping[str, int] = {}
+        self._limits = limits or {}
+        self._report, self._seen = Report(), DuplicateCounter(most_hashes)
+        self._labels: Counter[str] = Counter()
+        self._unknown = _UnknownLabels(labels)
+
+    def add(self, row: Row, lengths: Mapping[str, int]) -> None:
+        """Adds a training row with its lengths in tokens by part."""
+        report = self._report
         report.examples += 1
-        characters[0] += _running_characters(row)
+        report.characters = report.characters[0] + _running_characters(row), report.characters[1]
         for name, value in row.fields.items():
             if value is None or (isinstance(value, str) and not value.strip()) or (name == "words" and not value):
                 count, where = report.empty.get(name, (0, row.where))
                 report.empty[name] = (count + 1, where)
         for label in _labels_of(row):
-            if label in found or len(found) < MOST_LABELS:
-                found[label] += 1
-            unknown.add(label, row)
-        seen.add(input_hash(row), answer=_answer(row))
-        sizes.add(row)
-    report.skipped = dict(getattr(rows, "skipped", {}))
-    report.labels = dict(found.most_common())
-    report.duplicates, report.contradictions, report.exact = seen.repeats(), seen.contradictions(), seen.exact
-    unknown.known = unknown.known if labels is not None else set(found)
-    for row in held_out:
-        report.held_out += 1
-        characters[1] += _running_characters(row)
-        report.overlap += input_hash(row) in seen
+            if label in self._labels or len(self._labels) < MOST_LABELS:
+                self._labels[label] += 1
+            self._unknown.add(label, row)
+        self._seen.add(input_hash(row), answer=_answer(row))
+        self.lengths.add(lengths, where=row.where)
+
+    def add_held_out(self, row: Row) -> None:
+        if self._unknown.known is None:
+            self._unknown.known = set(self._labels)
+        self._report.held_out += 1
+        self._report.characters = self._report.characters[0], self._report.characters[1] + _running_characters(row)
+        self._report.overlap += input_hash(row) in self._seen
         for label in _labels_of(row):
-            unknown.add(label, row)
-    if not seen.exact:
+            self._unknown.add(label, row)
+
+    def report(self) -> Report:
+        report, seen = self._report, self._seen
+        report.skipped = dict(self.skipped)
+        report.labels = dict(self._labels.most_common())
+        report.duplicates, report.contradictions, report.exact = seen.repeats(), seen.contradictions(), seen.exact
         report.overlap *= seen.step
-    report.unknown_labels = unknown.found
-    report.near_duplicate_labels = near_duplicates(found)
-    report.lengths, report.overlong = sizes.lengths(), sizes.overlong()
-    report.characters = characters[0], characters[1]
-    report.warnings = _warnings(report)
-    return report
+        report.unknown_labels = self._unknown.found
+        report.near_duplicate_labels = near_duplicates(self._labels)
+        report.lengths, report.overlong = self.lengths.lengths(), self.lengths.overlong(self._limits)
+        report.warnings = _warnings(report)
+        return report
 
 
 def _running_characters(row: Row) -> int:
@@ -125,32 +149,50 @@ class _UnknownLabels:
             self.found[label] = (count + 1, where)
 
 
-class _LengthHistograms:
-    """Histograms of lengths by part."""
+class LengthHistograms:
+    """Histograms of lengths in tokens, by part, with the location of the longest."""
 
-    def __init__(self, measure: Measure | None, limits: Mapping[str, int]) -> None:
-        self.measure, self.limits = measure, limits
-        self.histograms: dict[str, Counter[int]] = defaultdict(Counter)
-        self.longest: dict[str, tuple[int, str]] = {}
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[int]] = defaultdict(Counter)
+        self._longest: dict[str, tuple[int, str]] = {}
 
-    def add(self, row: Row) -> None:
-        if self.measure is None:
-            return
-        for part, length in self.measure(row).items():
-            self.histograms[part][length] += 1
-            if length > self.longest.get(part, (-1, ""))[0]:
-                self.longest[part] = (length, row.where)
+    def add(self, lengths: Mapping[str, int], *, where: str) -> None:
+        for part, length in lengths.items():
+            self._counts[part][length] += 1
+            if length > self._longest.get(part, (-1, ""))[0]:
+                self._longest[part] = (length, where)
 
     def lengths(self) -> dict[str, Lengths]:
-        return {part: _lengths(counts, self.longest[part][1]) for part, counts in self.histograms.items()}
+        return {part: _lengths(counts, self._longest[part][1]) for part, counts in self._counts.items()}
 
-    def overlong(self) -> dict[str, Overlong]:
+    def overlong(self, limits: Mapping[str, int]) -> dict[str, Overlong]:
         result = {}
-        for part, limit in self.limits.items():
-            counts = self.histograms.get(part, Counter())
+        for part, limit in limits.items():
+            counts = self._counts.get(part, Counter())
             if over := sum(count for length, count in counts.items() if length > limit):
-                result[part] = Overlong(limit, over, over / counts.total(), *self.longest[part])
+                result[part] = Overlong(limit, over, over / counts.total(), *self._longest[part])
         return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """All counts, for `load_state_dict`."""
+        return {
+            part: {"counts": sorted(counts.items()), "where": self._longest[part][1]}
+            for part, counts in self._counts.items()
+        }
+
+    def load_state_dict(self, state: Any) -> bool:
+        """Restores the counts of `state_dict`. Returns False and changes nothing if `state` is malformed."""
+        try:
+            parts = {part: (dict(map(tuple, entry["counts"])), entry["where"]) for part, entry in state.items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False
+        for counts, where in parts.values():
+            numbers = [*counts.keys(), *counts.values()]
+            if not counts or not isinstance(where, str) or not all(type(n) is int and 0 <= n < MOST for n in numbers):
+                return False
+        self._counts = defaultdict(Counter, {part: Counter(counts) for part, (counts, _) in parts.items()})
+        self._longest = {part: (max(counts), where) for part, (counts, where) in parts.items()}
+        return True
 
 
 def _lengths(counts: Counter[int], where: str) -> Lengths:

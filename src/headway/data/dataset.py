@@ -6,49 +6,101 @@ text is held out.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from headway.data.builtin.pool import Builtin
 from headway.data.images import image_parts
-from headway.data.read import Row, Rows, detect_layout, read
+from headway.data.read import OnFileBytes, Row, Rows, detect_layout, read
+from headway.data.running_text import rows_between, text_rows
 from headway.data.split import bare_suffix, find_parts, held_out, input_hash
 from headway.data.store import fingerprint
-from headway.data.text_reader import read_text
 from headway.errors import DataError
+from headway.files import BLAKE2B
 from headway.preprocess.image import png_bytes
 
 RowReader = Callable[[], Iterator[Row]]  # a new iterator at each call
+Scan = Callable[[OnFileBytes], tuple["_Part", "_Part"]]
 HELD_OUT = 0.1
-PIECE = 1 << 14  # characters; a row of running text is cut at the first line end after this many …
-LONGEST = 1 << 16  # … or at a space, if no line ends before this
+MAX_LOADED_BYTES = 256 << 20  # of data files whose rows are kept in memory
+GZIP_RATIO = 8  # of text, at most about
 
 
 @dataclass(frozen=True)
 class Dataset:
+    """`train`, `valid` and `test` read the files at each call; those of `load()` iterate over rows in memory."""
+
     name: str
     layout: str  # how the files are read
-    fingerprint: str
     train: RowReader
     valid: RowReader
     test: RowReader  # for evaluation: the test part if there is one, else all rows
+    identity: str = ""  # a fingerprint that needs no reading
+    files: tuple[Path, ...] = ()  # of train and valid
+    hashes: Mapping[Path, str] = field(default_factory=dict)  # of files that were read
+    scan: Scan | None = field(default=None, repr=False)  # reads train and valid in one pass
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the content of the training and validation files; one line per file."""
+        lines = (f"{path.name} {fingerprint(path, known=self.hashes)}" for path in self.files)
+        return self.identity or "\n".join(lines)
+
+    def load(self) -> Dataset:
+        """The same rows in memory, from one pass over the files, which also hashes them. Files larger than
+        MAX_LOADED_BYTES are not loaded; they are read again wherever they are needed."""
+        if self.scan is None or sum(map(_content_bytes, self.files)) > MAX_LOADED_BYTES:
+            return self
+        hashers: dict[Path, Any] = {}
+
+        def on_bytes(path: Path, data: bytes) -> None:
+            hashers.setdefault(path, BLAKE2B()).update(data)
+
+        train, valid = self.scan(on_bytes)
+        hashes = {path: hasher.hexdigest() for path, hasher in hashers.items()}
+        return replace(self, train=partial(_Kept, train), valid=partial(_Kept, valid), hashes=hashes, scan=None)
+
+
+@dataclass
+class _Part:
+    """Rows in memory, and the lines that were skipped."""
+
+    rows: list[Row]
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Kept(Iterator[Row]):
+    def __init__(self, part: _Part) -> None:
+        self.skipped = part.skipped
+        self._rows = iter(part.rows)
+
+    def __next__(self) -> Row:
+        return next(self._rows)
+
+
+def _content_bytes(path: Path) -> int:
+    """Size of a file's text; of a gzip file, an estimate."""
+    if path.is_dir():
+        return sum(_content_bytes(file) for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size * (GZIP_RATIO if path.suffix == ".gz" else 1)
 
 
 def open_builtin(builtin: Builtin, *, size: int | None = None, seed: int = 0) -> Dataset:
-    """A built-in data set; its test part is held out."""
+    """The built-in data; its test part is also the validation part."""
     train = builtin.rows(split="train", size=size, seed=seed)
     test = builtin.rows(split="test", size=None if size is None else max(1, size // 10), seed=seed)
     return Dataset(
         f"built-in data for {builtin.name}",
         "generated",
-        f"builtin {builtin.name} {len(train)} {seed}",
         lambda: iter(train),
         lambda: iter(test),
         lambda: iter(test),
+        identity=f"builtin {builtin.name} {len(train)} {seed}",
     )
 
 
@@ -62,7 +114,7 @@ def open_files(
     running: bool = False,
 ) -> Dataset:
     """`running`: read a plain text file as one long text, not as one example per line."""
-    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    given = _as_paths(paths)
     for path in given:
         if not _exists(path):
             raise DataError(f"{str(path)[:200]}: no such file or folder")
@@ -74,24 +126,35 @@ def open_files(
     parts = find_parts(given[0] if len(given) == 1 else given)
     train_files = list(parts.train) or given
     valid_files = _as_paths(valid) if valid is not None else list(parts.valid)
-    content = "\n".join(f"{path.name} {fingerprint(path)}" for path in [*train_files, *valid_files])
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
-        return _running(train_files, valid=valid_files, test=parts.test, content=content, encoding=encoding)
+        return _running(train_files, valid=valid_files, test=parts.test, encoding=encoding)
     layout = detect_layout(
         train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding
     )
+    reader = partial(read, fields=fields, columns=columns, encoding=encoding)
+    train_rows = partial(reader, train_files, layout=layout)
+    valid_rows = partial(reader, valid_files)
 
-    def rows(files: Sequence[Path]) -> Rows:
-        return read(list(files), fields=fields, columns=columns, encoding=encoding)
+    def scan(on_bytes: OnFileBytes) -> tuple[_Part, _Part]:
+        rows = train_rows(on_bytes=on_bytes)
+        train, held = _Part([], rows.skipped), _Part([])
+        if valid_files:
+            train.rows.extend(rows)
+            held.rows.extend(valid_rows(on_bytes=on_bytes))
+        else:
+            for row in rows:
+                (held if held_out(row, share=HELD_OUT) else train).rows.append(row)
+        return train, held
 
-    if valid_files:
-        train: RowReader = lambda: rows(train_files)  # noqa: E731
-        held: RowReader = lambda: rows(valid_files)  # noqa: E731
-    else:
-        train = lambda: _SplitRows(rows(train_files), out=False)  # noqa: E731
-        held = lambda: _SplitRows(rows(train_files), out=True)  # noqa: E731
-    test = lambda: rows(parts.test or train_files)  # noqa: E731
-    return Dataset(", ".join(path.name for path in train_files), str(layout), content, train, held, test)
+    return Dataset(
+        ", ".join(path.name for path in train_files),
+        str(layout),
+        train_rows if valid_files else lambda: _SplitRows(train_rows(), out=False),
+        valid_rows if valid_files else lambda: _SplitRows(train_rows(), out=True),
+        partial(reader, parts.test) if parts.test else train_rows,
+        files=(*train_files, *valid_files),
+        scan=scan,
+    )
 
 
 class _SplitRows(Iterator[Row]):
@@ -124,10 +187,10 @@ def _images(given: Sequence[Path], valid: Sequence[Path]) -> Dataset:
     return Dataset(
         ", ".join(path.name for path in given),
         "images, one label each",
-        f"pictures {blake2b(labels.encode(), digest_size=16).hexdigest()}",
         lambda: iter(parts["train"]),
         lambda: iter(parts["valid"]),
         lambda: iter(parts["test"] or everything),
+        identity=f"pictures {blake2b(labels.encode(), digest_size=16).hexdigest()}",
     )
 
 
@@ -148,63 +211,38 @@ def _one_kind(rows: list[Row], *, mixed: bool) -> list[Row]:
     ]
 
 
-def _running(
-    train: Sequence[Path], *, valid: Sequence[Path], test: Sequence[Path], content: str, encoding: str | None
-) -> Dataset:
-    def pieces(files: Sequence[Path]) -> RowReader:
-        return lambda: _pieces(files, encoding=encoding)
+def _running(train: Sequence[Path], *, valid: Sequence[Path], test: Sequence[Path], encoding: str | None) -> Dataset:
+    whole = partial(text_rows, train, encoding=encoding)
+    given = partial(text_rows, valid, encoding=encoding)
+    name = ", ".join(path.name for path in train)
 
-    whole, name, tested = pieces(train), ", ".join(path.name for path in train), pieces(test or train)
-    if valid:
-        return Dataset(name, "running text", content, whole, pieces(valid), tested)
-    total = sum(len(row.fields["text"]) for row in whole())
-    if not total:
-        raise DataError(f"{name}: the file has no text; give one that has")
-    keep = int(total * (1 - HELD_OUT))
+    def part(out: bool) -> Iterator[Row]:
+        total = _characters(whole())
+        border = int(total * (1 - HELD_OUT))
+        return rows_between(whole(), border, total) if out else rows_between(whole(), 0, border)
+
+    def scan(on_bytes: OnFileBytes) -> tuple[_Part, _Part]:
+        rows = list(whole(on_bytes=on_bytes))
+        if valid:
+            return _Part(rows), _Part(list(given(on_bytes=on_bytes)))
+        total = _characters(rows)
+        border = int(total * (1 - HELD_OUT))
+        return _Part(list(rows_between(rows, 0, border))), _Part(list(rows_between(rows, border, total)))
+
+    def _characters(rows: Iterable[Row]) -> int:
+        if not (total := sum(len(row.fields["text"]) for row in rows)):
+            raise DataError(f"{name}: the file has no text; give one that has")
+        return total
+
     return Dataset(
         name,
-        "running text; its last tenth is held out",
-        content,
-        lambda: _between(whole(), 0, keep),
-        lambda: _between(whole(), keep, total),
-        tested,
+        "running text" if valid else "running text; its last tenth is held out",
+        whole if valid else lambda: part(out=False),
+        given if valid else lambda: part(out=True),
+        partial(text_rows, test or train, encoding=encoding),
+        files=(*train, *valid),
+        scan=scan,
     )
-
-
-def _pieces(files: Sequence[Path], *, encoding: str | None = None) -> Iterator[Row]:
-    """The text in order, cut at line ends. Joined, the rows are the file's text with all line ends as newlines."""
-    for path in files:
-        line, pending, ends = 1, "", io.IncrementalNewlineDecoder(None, translate=True)
-        for chunk in chain(read_text(path, encoding=encoding), [""]):
-            pending += ends.decode(chunk, final=not chunk)
-            at = 0
-            while end := _row_end(pending, at):
-                yield Row({"text": pending[at:end], "running": True}, f"{path.name}:{line}")
-                line += pending.count("\n", at, end)
-                at = end
-            pending = pending[at:]
-        if pending:
-            yield Row({"text": pending, "running": True}, f"{path.name}:{line}")
-
-
-def _row_end(text: str, start: int) -> int:
-    """The end of the row that starts at `start`; 0 if more text is needed."""
-    if line_end := text.find("\n", start + PIECE, start + LONGEST) + 1:
-        return line_end
-    if len(text) < start + LONGEST:
-        return 0
-    return text.rfind(" ", start + PIECE, start + LONGEST) + 1 or start + LONGEST
-
-
-def _between(rows: Iterator[Row], start: int, end: int) -> Iterator[Row]:
-    """Characters `start` to `end` of the rows' joined text, as rows."""
-    at = 0
-    for row in rows:
-        text = row.fields["text"]
-        cut = text[max(0, start - at) : max(0, end - at)]
-        at += len(text)
-        if cut:
-            yield Row({**row.fields, "text": cut}, row.where)
 
 
 def _exists(path: Path) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.data.json_stream import elements, parse
 from headway.data.row import Layout, kind
-from headway.data.text_reader import DEFAULT, Limits, read_lines, read_text
+from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines, read_text
 from headway.errors import DataError
 
 COMMENT = re.compile(r"#\s*[\w.:-]+\s*=")  # of a sentence in CoNLL: # sent_id = 3
@@ -33,9 +33,16 @@ class InputFile:
     layout: Layout
     limits: Limits = DEFAULT
     skipped: Counter[str] = field(default_factory=Counter)
+    on_bytes: OnBytes | None = None  # called with the file's bytes as they are read
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        return read_lines(self.path, encoding=self.layout.encoding, limits=self.limits)
+        return read_lines(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
+
+    def text(self) -> Iterator[str]:
+        return read_text(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
+
+    def elements(self) -> Iterator[tuple[int, Any]]:
+        return elements(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
 
 
 def table(file: InputFile) -> Iterator[Record]:
@@ -128,13 +135,13 @@ def jsonl(file: InputFile) -> Iterator[Record]:
 
 
 def json_array(file: InputFile) -> Iterator[Record]:
-    for number, value in elements(file.path, encoding=file.layout.encoding, limits=file.limits):
+    for number, value in file.elements():
         yield number, _object(value, where=f"{file.path}:{number}")
 
 
 def squad(file: InputFile) -> Iterator[Record]:
     """SQuAD 1 and 2: articles of paragraphs of questions."""
-    for number, article in elements(file.path, encoding=file.layout.encoding, limits=file.limits):
+    for number, article in file.elements():
         where = f"{file.path}:{number}"
         for paragraph in _list(article, "paragraphs", where=where):
             context = _object(paragraph, where=where).get("context")
@@ -222,7 +229,7 @@ def _columns(sentence: Sequence[Sequence[str]]) -> dict[str, Any]:
 def whole(file: InputFile) -> Iterator[Record]:
     """A text file that is one example; its folder's name is its label."""
     pieces, size = [], 0
-    for piece in read_text(file.path, encoding=file.layout.encoding, limits=file.limits):
+    for piece in file.text():
         pieces.append(piece)
         size += len(piece)
         if size > file.limits.line_bytes:

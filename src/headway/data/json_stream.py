@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.data.text_reader import DEFAULT, Limits, read_text
+from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"
@@ -32,9 +32,11 @@ def parse(line: str, *, where: str) -> Any:
     return _guarded(lambda: DECODER.decode(line), where=lambda error: where)
 
 
-def elements(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, Any]]:
+def elements(
+    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+) -> Iterator[tuple[int, Any]]:
     """(line number, element) of a file's top-level array, or of the array "data" in its top-level object."""
-    cursor = _Cursor(path, read_text(path, encoding=encoding, limits=limits), limits)
+    cursor = _Cursor(path, read_text(path, encoding=encoding, limits=limits, on_bytes=on_bytes), limits)
     opening = cursor.take("[{", wanted="a JSON array or object")
     if opening == "[":
         yield from _array(cursor)

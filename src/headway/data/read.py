@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from headway.data.columns import assign_columns, listing
 from headway.data.row import Layout, Row, convert
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
 from headway.data.split import data_files, find_parts
-from headway.data.text_reader import DEFAULT, Limits, count_lines, read_lines
+from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
 from headway.errors import DataError
 
 __all__ = ["Layout", "Limits", "Row", "Rows", "detect_layout", "read"]
 
 Paths = str | Path | Sequence[str | Path]
 NO_COLUMNS: Mapping[str, str] = {}
+OnFileBytes = Callable[[Path, bytes], object]
 
 
 def detect_layout(
@@ -39,55 +41,65 @@ def detect_layout(
 
 def read(
     paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, encoding: str | None = None,
-    limits: Limits = DEFAULT,
+    limits: Limits = DEFAULT, layout: Layout | None = None, on_bytes: OnFileBytes | None = None,
 ) -> Rows:  # fmt: skip
     """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
 
     `columns` maps a field to a column (by name, or number from 1); other fields are detected.
+    `layout`, if known, saves the detection. `on_bytes` is called with a file's path and its bytes as they are read.
     """
-    return Rows(paths, fields=fields, columns=columns, encoding=encoding, limits=limits)
+    layout = layout or detect_layout(paths, fields, columns, encoding=encoding, limits=limits)
+    return Rows(_files(paths), layout, limits=limits, on_bytes=on_bytes)
 
 
 class Rows(Iterator[Row]):
     """An iterator of rows with their `layout` and the number of lines `skipped` so far, by kind."""
 
     def __init__(
-        self, paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str], encoding: str | None, limits: Limits
+        self, files: Sequence[Path], layout: Layout, *, limits: Limits, on_bytes: OnFileBytes | None = None
     ) -> None:
-        self.layout = detect_layout(paths, fields, columns, encoding=encoding, limits=limits)
+        self.layout = layout
         self.skipped: Counter[str] = Counter()
-        self._limits = limits
-        files = _files(paths)
-        self._rows = self._parallel(files) if self.layout.format == "parallel lines" else self._each(files)
+        self._limits, self._on_bytes = limits, on_bytes
+        self._rows = self._parallel(files) if layout.format == "parallel lines" else self._each(files)
 
     def __next__(self) -> Row:
         return next(self._rows)
 
     def _each(self, files: Sequence[Path]) -> Iterator[Row]:
         for path in files:
-            file = formats.InputFile(path, self.layout, self._limits, self.skipped)
+            file = formats.InputFile(path, self.layout, self._limits, self.skipped, self._observer(path))
             for number, record in formats.READERS[self.layout.format](file):
                 yield _row(record, self.layout.mapping, where=f"{path}:{number}")
 
     def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:
-        encodings = [None if self.layout.encoding.startswith("utf") else self.layout.encoding] * 2
-        counts = [
-            count_lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True)
-        ]
-        if counts[0] != counts[1]:
-            raise DataError(
-                f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}; line k of one must belong to "
-                "line k of the other."
-            )
-        sides = (
-            read_lines(path, encoding=name, limits=self._limits) for path, name in zip(files, encodings, strict=True)
+        encoding = None if self.layout.encoding.startswith("utf") else self.layout.encoding
+        one_side, two_side = (
+            read_lines(path, encoding=encoding, limits=self._limits, on_bytes=self._observer(path)) for path in files
         )
-        for (number, one), (_, two) in zip(*sides, strict=True):
-            if not one.strip() and not two.strip():
+        number = 0
+        for number, one in one_side:
+            two = next(two_side, None)
+            if two is None:
+                rest = 1 + sum(1 for _ in one_side)
+                raise _line_counts(files, number - 1 + rest, number - 1)
+            line = two[1]
+            if not one.strip() and not line.strip():
                 self.skipped["blank lines"] += 1
                 continue
-            record = dict(zip(self.layout.columns, (one, two), strict=True))
+            record = dict(zip(self.layout.columns, (one, line), strict=True))
             yield _row(record, self.layout.mapping, where=f"{files[0]}:{number}")
+        if rest := sum(1 for _ in two_side):
+            raise _line_counts(files, number, number + rest)
+
+    def _observer(self, path: Path) -> OnBytes | None:
+        return None if self._on_bytes is None else partial(self._on_bytes, path)
+
+
+def _line_counts(files: Sequence[Path], one: int, two: int) -> DataError:
+    return DataError(
+        f"{files[0]} has {one:,} lines but {files[1]} has {two:,}; line k of one must belong to line k of the other."
+    )
 
 
 def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,12 +33,13 @@ class Field:
     def of(cls, value: np.ndarray | bytes, *, where: str) -> Field:
         if isinstance(value, bytes):
             return cls(BYTES, 0)
-        if value.dtype.name not in NUMBERS or value.ndim > MAX_RANK:
+        field = _array_field(value.dtype, value.ndim)
+        if field is None:
             raise DataError(
                 f"{where}: an array of {value.dtype.name} with {value.ndim} dimensions cannot be stored; give "
                 f"integers, floats (at most {MAX_RANK} dimensions) or bytes."
             )
-        return cls(value.dtype.name, value.ndim)
+        return field
 
     def to_json(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "rank": self.rank}
@@ -45,7 +47,7 @@ class Field:
     @property
     def storage(self) -> np.dtype[Any]:
         """The type of the values in the file: little-endian numbers."""
-        return np.dtype(np.uint8) if self.dtype == BYTES else np.dtype(self.dtype).newbyteorder("<")
+        return _storage(self.dtype)
 
     @property
     def has_shapes(self) -> bool:
@@ -57,6 +59,16 @@ class Field:
 
     def files(self, name: str) -> tuple[str, ...]:
         return (f"{name}.bin", f"{name}.offsets.bin", *([f"{name}.shapes.bin"] if self.has_shapes else []))
+
+
+@cache
+def _array_field(dtype: np.dtype[Any], rank: int) -> Field | None:
+    return Field(dtype.name, rank) if dtype.name in NUMBERS and rank <= MAX_RANK else None
+
+
+@cache
+def _storage(dtype: str) -> np.dtype[Any]:
+    return np.dtype(np.uint8) if dtype == BYTES else np.dtype(dtype).newbyteorder("<")
 
 
 def as_value(value: Any) -> np.ndarray | bytes:

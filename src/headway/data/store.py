@@ -7,7 +7,6 @@ and checksum, so an incomplete or damaged store is never read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,6 +19,8 @@ from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
 from headway.files import BLAKE2B, file_hash
+
+NO_HASHES: Mapping[Path, str] = {}
 
 
 class Store:
@@ -123,16 +124,17 @@ class Store:
         return self._names[name] + (f":{line}" if line >= 0 else "")
 
 
-def fingerprint(paths: str | Path | Iterable[str | Path]) -> str:
-    """A hash of the files' contents, in order; of a folder, of all files below it. It does not depend on their path."""
-    hasher = hashlib.blake2b(digest_size=16)
+def fingerprint(paths: str | Path | Iterable[str | Path], *, known: Mapping[Path, str] = NO_HASHES) -> str:
+    """A hash of the files' contents, in order; of a folder, of all files below it. It does not depend on their path.
+    `known` has BLAKE2B hashes of files that were read already."""
+    hasher = BLAKE2B()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         top = Path(path)
         files = sorted(file for file in top.rglob("*") if file.is_file()) if top.is_dir() else [top]
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{file_hash(file, BLAKE2B).hexdigest()}\0".encode())
+                hasher.update(f"{name}\0{known.get(file) or file_hash(file, BLAKE2B).hexdigest()}\0".encode())
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()

@@ -27,6 +27,7 @@ INDEX = "index.json"
 PROGRESS = "progress.json"
 VERSION = 3
 PROGRESS_BYTES = 16 << 20  # written between two saves of the progress
+BUFFER = 1 << 18  # bytes of a file that are hashed and written together
 INT64 = struct.Struct("<q")
 
 
@@ -175,17 +176,24 @@ class _AppendedFile:
     """A file opened for appending, with the checksum of its content."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
         self._size, self._hash = path.stat().st_size, file_hash(path, BLAKE2B)
+        self._pending = bytearray()
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._hash.update(data)
-        self._size += len(data)
+        self._pending += data
+        if len(self._pending) >= BUFFER:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        self._file.write(self._pending)
+        self._hash.update(self._pending)
+        self._size += len(self._pending)
+        self._pending.clear()
 
     def flush(self) -> dict[str, Any]:
         """Flushes to the disk; returns size and checksum."""
-        self._file.flush()
+        self._write_pending()
         os.fsync(self._file.fileno())
         return {"bytes": self._size, "checksum": self._hash.hexdigest()}
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import codecs
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from headway.errors import DataError
+
+OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
 CHUNK = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
@@ -31,10 +34,12 @@ class Limits:
 DEFAULT = Limits()
 
 
-def read_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[tuple[int, str]]:
-    """(number from 1, line without its line end)."""
+def read_lines(
+    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+) -> Iterator[tuple[int, str]]:
+    """(number from 1, line without its line end). `on_bytes` is called with the file's bytes as they are read."""
     number, pending = 1, bytearray()
-    for chunk in _utf8(path, encoding, limits):
+    for chunk in _utf8(path, encoding, limits, on_bytes):
         pieces = chunk.split(b"\n")
         for piece in pieces[:-1]:
             pending += piece
@@ -48,22 +53,16 @@ def read_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFA
         yield number, _decode(path, number, bytes(pending))
 
 
-def read_text(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> Iterator[str]:
+def read_text(
+    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+) -> Iterator[str]:
     """The decoded content in pieces that end at character boundaries, for formats whose values span lines."""
     decoder, number, column = codecs.getincrementaldecoder("utf-8")(), 1, 0
-    for chunk in _utf8(path, encoding, limits):
+    for chunk in _utf8(path, encoding, limits, on_bytes):
         yield _checked_piece(path, number, column, decoder=decoder, chunk=chunk)
         number += chunk.count(b"\n")
         column = (0 if b"\n" in chunk else column) + len(chunk) - chunk.rfind(b"\n") - 1
     _checked_piece(path, number, column, decoder=decoder, chunk=b"")
-
-
-def count_lines(path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT) -> int:
-    """The number of lines that `read_lines` yields."""
-    count, last = 0, b"\n"
-    for chunk in _utf8(path, encoding, limits):
-        count, last = count + chunk.count(b"\n"), chunk[-1:] or last
-    return count + (last != b"\n")
 
 
 def detect_encoding(path: Path, *, limits: Limits = DEFAULT) -> str:
@@ -96,11 +95,11 @@ def _encoding_of(head: bytes) -> str:
     return "utf-8"
 
 
-def _utf8(path: Path, encoding: str | None, limits: Limits) -> Iterator[bytes]:
+def _utf8(path: Path, encoding: str | None, limits: Limits, on_bytes: OnBytes | None) -> Iterator[bytes]:
     """The content as UTF-8 bytes without a BOM, from any encoding."""
     number = 1
     decoder: codecs.IncrementalDecoder | None = None
-    for position, chunk in enumerate(_decompressed(path, limits)):
+    for position, chunk in enumerate(_decompressed(path, limits, on_bytes)):
         if position == 0:
             found = encoding or _encoding_of(chunk)
             if found == "utf-8-sig" or (found == "utf-8" and chunk.startswith(codecs.BOM_UTF8)):
@@ -190,18 +189,25 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
         )
 
 
-def _decompressed(path: Path, limits: Limits) -> Iterator[bytes]:
+def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe may block, a device may be endless
             raise DataError(f"{path}: is not a regular file; copy its content into one.")
         with path.open("rb") as file:
-            first = file.read(CHUNK)
-            rest = iter(lambda: file.read(CHUNK), b"")
+            first = _observed(file, on_bytes)
+            rest = iter(lambda: _observed(file, on_bytes), b"")
             yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _observed(file: BinaryIO, on_bytes: OnBytes | None) -> bytes:
+    chunk = file.read(CHUNK)
+    if on_bytes is not None:
+        on_bytes(chunk)
+    return chunk
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

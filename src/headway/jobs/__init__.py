@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.jobs.inference import evaluate, format_answer, generates, run, score_lines, unmatched
     from headway.jobs.inputs import read_inputs
+    from headway.jobs.preparation import check, show_plan
     from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
     from headway.jobs.run_folder import unfinished
-    from headway.jobs.training import Trained, check, progress, resume, run_plan, show_plan, train
+    from headway.jobs.training import Trained, progress, resume, run_plan, train
 
 __all__ = [
     "Plan",
@@ -44,8 +45,10 @@ _MODULES = {
     **dict.fromkeys(_INFERENCE, "inference"),
     **dict.fromkeys(_RUN_CONFIG, "run_config"),
     "read_inputs": "inputs",
+    "check": "preparation",
+    "show_plan": "preparation",
+    "unfinished": "run_folder",
 }
-_MODULES["unfinished"] = "run_folder"
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from headway.explain import explain
 from headway.jobs.inference import evaluate
+from headway.jobs.preparation import Say
 from headway.jobs.run_config import make_plan
-from headway.jobs.training import Say, progress, run_plan
+from headway.jobs.training import progress, run_plan
 
 INPUTS = [
     "the 3rd of May 1998",

@@ -20,9 +20,10 @@ from typing import Any
 
 from headway.checkpoints import TensorFiles, read_json
 from headway.errors import ConfigError, TrainingError
+from headway.jobs.preparation import Say
 from headway.jobs.run_config import Plan
 from headway.jobs.run_folder import PLAN, SCORES
-from headway.jobs.training import Say, run_plan
+from headway.jobs.training import run_plan
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
 from headway.training.state import load_latest

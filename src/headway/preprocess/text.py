@@ -23,6 +23,7 @@ from headway.preprocess.text_files import Description, describe, vocabulary_of
 from headway.preprocess.text_train import Kind, train
 
 CONTROL = "\0 "  # prefix of a control token's name in `_plain`, which no text contains
+Key = tuple[str | tuple[str, ...], str | None, bool]  # a text or words, a second text, special tokens
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -57,6 +58,7 @@ class Tokenizer:
         self.cls_id, self.sep_id = self._role_id("cls"), self._role_id("sep")
         self.mask_id = self._role_id("mask")
         joined = self._full.encode(["a", "b"], is_pretokenized=True, add_special_tokens=False).ids
+        self._ahead: dict[Key, BackendEncoding] = {}  # of `encode_ahead`
         self._word_gap = "" if " " in self.decode(joined, skip_special=False) else " "
 
     @classmethod
@@ -80,7 +82,35 @@ class Tokenizer:
 
     def encode(self, text: str, *, special: bool = True, special_in_text: bool = False) -> list[int]:
         """`special` adds the special tokens its model expects; `special_in_text` recognises control tokens in it."""
+        if not special_in_text and (found := self._ahead.get((text, None, special))) is not None:
+            return found.ids
         return self._encode(text, special=special, backend=self._full if special_in_text else self._plain).ids
+
+    def encode_ahead(
+        self, texts: Sequence[str] | Sequence[tuple[str, str]] | Sequence[list[str]], *, special: bool = True
+    ) -> None:
+        """Encodes texts, pairs of texts or lists of words on all cores, and keeps the result until the next call:
+        `encode`, `encode_pair` and `encode_words` of the same ones then need not encode them again."""
+        self._ahead = {}
+        try:
+            self._ahead = self._encodings(texts, special)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # as in `load`. Encoding the text alone raises an error that names it.
+            return
+
+    def _encodings(self, texts: Sequence[Any], special: bool) -> dict[Key, BackendEncoding]:
+        if not texts or isinstance(texts[0], str):
+            keys = [(text, None, special) for text in dict.fromkeys(texts)]
+            found = self._plain.encode_batch_fast([text for text, *_ in keys], add_special_tokens=special)
+        elif isinstance(texts[0], tuple):
+            keys = [(*pair, special) for pair in dict.fromkeys(texts)]
+            found = self._plain.encode_batch([pair[:2] for pair in keys], add_special_tokens=special)
+        else:
+            keys = [(words, None, special) for words in dict.fromkeys(tuple(self._spaced(words)) for words in texts)]
+            batch = [list(words) for words, *_ in keys]
+            found = self._plain.encode_batch(batch, is_pretokenized=True, add_special_tokens=special)
+        return dict(zip(keys, found, strict=True))
 
     def encode_controlled(self, text: str) -> list[int]:
         """Recognises only control tokens that have CONTROL before them; all other text is plain."""
@@ -94,6 +124,9 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """The same ids as `encode`, for many texts, on all cores."""
+        ahead = [self._ahead.get((text, None, special)) for text in texts] if self._ahead else [None]
+        if None not in ahead:
+            return [encoding.ids for encoding in ahead if encoding is not None]
         try:
             encodings = self._plain.encode_batch_fast(list(texts), add_special_tokens=special)
         except TypeError as error:
@@ -114,9 +147,11 @@ class Tokenizer:
 
     def encode_words(self, words: Sequence[str], *, special: bool = True) -> tuple[list[int], list[int | None]]:
         """Words already split → ids, and for each id the index of its word (None for a special token)."""
-        spaced = [self._word_gap + word if i and word else word for i, word in enumerate(words)]
-        encoding = self._encode(spaced, special=special)
+        encoding = self._encode(self._spaced(words), special=special)
         return encoding.ids, encoding.word_ids
+
+    def _spaced(self, words: Sequence[str]) -> list[str]:
+        return [self._word_gap + word if i and word else word for i, word in enumerate(words)]
 
     def encode_offsets(self, text: str, *, special: bool = True) -> tuple[list[int], list[tuple[int, int]]]:
         """Ids and, for each, the characters [start, end) it stands for, without the space before; (0, 0) if special."""
@@ -181,6 +216,10 @@ class Tokenizer:
         self, text: str | list[str], pair: str | None = None, *, special: bool, backend: Backend | None = None
     ) -> BackendEncoding:
         words = isinstance(text, list)
+        if isinstance(text, list) or pair is not None:
+            found = self._ahead.get((tuple(text) if isinstance(text, list) else text, pair, special))
+            if found is not None:
+                return found
         try:
             return (backend or self._plain).encode(text, pair, is_pretokenized=words, add_special_tokens=special)
         except TypeError as error:

@@ -6,6 +6,7 @@ in a window without the answer the target is the first token, [CLS].
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -168,8 +169,12 @@ class Answer(Task):
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
         return {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([(row.fields["question"], row.fields["context"]) for row in rows])
+
     def token_lengths(self, row: Row) -> dict[str, int]:
-        return {part: len(self.tokenizer.encode(row.fields[part], special=False)) for part in self.input_fields}
+        parts = Counter(self.tokenizer.encode_pair(row.fields["question"], row.fields["context"]).parts)
+        return {"question": parts[0], "context": parts[1]}
 
     def length_limits(self) -> dict[str, int]:
         """A context that is split into windows has no limit."""

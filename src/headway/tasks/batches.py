@@ -1,27 +1,29 @@
-"""Where the loop's batches come from: prepared examples in a store, or windows over running text."""
+"""Batches of examples in a store, or of windows over running text; and the preparation of such a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from headway.data.batch import Batch
 from headway.data.batch_sampler import BatchSampler
+from headway.data.check import Checker, LengthHistograms
 from headway.data.read import Row
 from headway.data.store import Store
 from headway.data.store_writer import StoreWriter
 from headway.data.stream import TokenStream
 from headway.errors import DataError
-from headway.tasks.task import Task
+from headway.tasks.task import Example, Task
 
 Progress = Callable[[int], object]
+CHUNK_ROWS, CHUNK_CHARACTERS = 1000, 1 << 20  # of rows that are tokenised together
 
 
 class ExampleSource:
-    """Examples batched with others of their length, each once an epoch."""
+    """Batches of examples of similar length, each example once per epoch."""
 
     def __init__(
         self, store: Store, task: Task, *, batch: int, unit: Literal["examples", "tokens"], seed: int, fingerprint: str
@@ -32,6 +34,9 @@ class ExampleSource:
 
     def __len__(self) -> int:
         return len(self.store)
+
+    def first_examples(self, count: int) -> list[Example]:
+        return [self.store[index] for index in range(min(count, len(self.store)))]
 
     def epoch(self, number: int) -> Sequence[np.ndarray]:
         return self.sampler.epoch(number)
@@ -46,7 +51,7 @@ class ExampleSource:
 
 
 class StreamSource:
-    """Windows over one long text, shifted anew each epoch."""
+    """Batches of windows over one long text, at another offset each epoch."""
 
     def __init__(self, tokens: np.ndarray, task: Task, *, context: int, batch: int, seed: int, fingerprint: str):
         self.stream = TokenStream(tokens, context)
@@ -55,6 +60,9 @@ class StreamSource:
 
     def __len__(self) -> int:
         return len(self.stream)
+
+    def first_examples(self, count: int) -> list[Example]:
+        return [{"ids": self.stream.window(index)} for index in range(min(count, len(self)))]
 
     def epoch(self, number: int) -> Sequence[np.ndarray]:
         return self.sampler.epoch(number)
@@ -69,12 +77,16 @@ class StreamSource:
 
 def prepare(
     task: Task, rows: Iterable[Row], folder: Path, *, key: str, progress: Progress | None = None,
-    say: Callable[[str], object] | None = None,
+    say: Callable[[str], object] | None = None, checker: Checker | None = None,
 ) -> Store:  # fmt: skip
-    """The rows as examples in a store, with the counts of truncated ones. An existing store for `key` is opened; an
-    interrupted one is continued after its saved progress: rows before it are read again but not prepared again."""
+    """The rows as examples in a store, with the counts of truncated ones. Every row is tokenised once; `checker` gets
+    each with its lengths. An existing store for `key` is opened; an interrupted one is continued after its saved
+    progress: rows before it are read again but not tokenised."""
+    checker = checker or Checker()
     found = Store.open(folder, key)
-    if found is not None and task.truncation.load_state_dict(found.metadata.get("truncation")):
+    if found is not None and _restore(found.metadata, task, checker):
+        for row in rows:
+            checker.add(row, {})
         return found
     if (reason := Store.why_unusable(folder, key)) is not None and say is not None:
         say(f"the examples in {folder} are prepared again: {reason}")
@@ -86,26 +98,71 @@ def prepare(
         continued = not writer.count  # whether the last row of the saved progress, if there is one, was found
         if type(done) is not int or (done == 0) != continued:
             raise damaged
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(encoded_ahead(task, rows, skip=done - 1), 1):
             if number < done:
+                checker.add(row, {})
                 continue
             examples = task.examples(row)  # also of the last row before: a task may depend on the previous row
             if number == done:
-                continued = writer.ends_at(row.where) and task.truncation.load_state_dict(
-                    writer.metadata.get("truncation")
-                )
+                continued = writer.ends_at(row.where) and _restore(writer.metadata, task, checker)
                 if not continued:
                     raise damaged
+                checker.add(row, {})
                 continue
+            checker.add(row, task.token_lengths(row))
             for example in examples:
                 writer.add({**example, "where": row.where})
             if examples and writer.progress_due:
-                writer.save_progress({"rows": number, "truncation": task.truncation.state_dict()})
+                writer.save_progress({"rows": number, **_state(task, checker)})
             if progress is not None:
                 progress(writer.count)
         if not continued:
             raise damaged
         if not writer.count:
             raise DataError("the data has no examples to train on; give some")
-        writer.finish({"truncation": task.truncation.state_dict()})
+        writer.finish(_state(task, checker))
     return Store.just_written(folder, key)
+
+
+def encoded_ahead(task: Task, rows: Iterable[Row], *, skip: int = 0) -> Iterator[Row]:
+    """The rows, with their texts tokenised in batches on all cores, except those of the first `skip` rows."""
+    number = 0
+    for chunk in _chunks(rows):
+        task.encode_ahead(chunk[max(0, skip - number) :])
+        yield from chunk
+        number += len(chunk)
+    task.encode_ahead([])
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """If reading a row fails, the rows before it are yielded first."""
+    iterator, chunk, size = iter(rows), list[Row](), 0
+    while True:
+        try:
+            row = next(iterator, None)
+        except BaseException:
+            if chunk:
+                yield chunk
+            raise
+        if row is not None:
+            chunk.append(row)
+            size += sum(len(value) for value in row.fields.values() if isinstance(value, str | list))
+        if chunk and (row is None or len(chunk) >= CHUNK_ROWS or size >= CHUNK_CHARACTERS):
+            yield chunk
+            chunk, size = [], 0
+        if row is None:
+            return
+
+
+def _state(task: Task, checker: Checker) -> dict[str, Any]:
+    return {"truncation": task.truncation.state_dict(), "lengths": checker.lengths.state_dict()}
+
+
+def _restore(metadata: Mapping[str, Any], task: Task, checker: Checker) -> bool:
+    lengths = LengthHistograms()
+    if not lengths.load_state_dict(metadata.get("lengths")):
+        return False
+    if not task.truncation.load_state_dict(metadata.get("truncation")):
+        return False
+    checker.lengths = lengths
+    return True

@@ -82,6 +82,9 @@ class Classify(Classification):
         texts = [example["ids"] for example in examples]
         return Batch(self.text_inputs(texts), self.targets(examples), count=len(examples), where=where)
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([row.fields["text"] for row in rows])
+
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(self.tokenizer.encode(row.fields["text"]))}
 

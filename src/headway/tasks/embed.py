@@ -176,6 +176,9 @@ class Embed(Task):
             "chance": 1 / len(rows),
         }
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([row.fields[side] for row in rows for side in ("a", "b")])
+
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {side: len(self.tokenizer.encode(row.fields[side])) for side in ("a", "b")}
 

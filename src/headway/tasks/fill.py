@@ -253,8 +253,11 @@ class Fill(Task):
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}
         return found | ({"next_sentence": followed / pairs} if pairs else {})
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([sentence for row in rows for sentence in _sentences(row)], special=False)
+
     def token_lengths(self, row: Row) -> dict[str, int]:
-        return {"text": len(self.tokenizer.encode(row.fields["text"], special=False))}
+        return {"text": sum(map(len, self.tokenizer.encode_batch(list(_sentences(row)), special=False)))}
 
 
 def _sentences(row: Row) -> Iterator[str]:

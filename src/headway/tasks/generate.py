@@ -71,6 +71,9 @@ class Generate(Task):
         ids = self.ids_of(row)
         return [{"ids": ids_array(ids)}] if ids else []
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([row.fields["text"] for row in rows], special=False)
+
     def ids_of(self, row: Row) -> list[int]:
         ids, eos = self.tokenizer.encode(row.fields["text"], special=False), self.tokenizer.eos_id
         return ids if row.fields.get("running") or eos is None or not ids else [*ids, eos]

@@ -206,6 +206,9 @@ class Tag(Task):
             **({"unread": float(unread)} if unread else {}),
         }
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        self.tokenizer.encode_ahead([row.fields["words"] for row in rows], special=False)
+
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"words": self.frame.cost[0] + sum(map(len, self.pieces(row.fields["words"])))}
 

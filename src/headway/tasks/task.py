@@ -93,6 +93,9 @@ class Task(ABC):
     def examples(self, row: Row) -> list[Example]:
         """A row as arrays of integers; several examples if it is cut into windows."""
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:  # noqa: B027 - optional
+        """Encodes the texts of some rows on all cores, before `examples` and `token_lengths` of each."""
+
     def length(self, example: Example) -> int:
         """Tokens of the example: batches are formed by it."""
         return max(

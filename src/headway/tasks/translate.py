@@ -189,8 +189,13 @@ class Translate(Task):
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])
 
+    def encode_ahead(self, rows: Sequence[Row]) -> None:
+        texts = [(self.prefix + row.fields["source"], row.fields["target"]) for row in rows]
+        self.tokenizer.encode_ahead([text for pair in texts for text in pair])
+
     def token_lengths(self, row: Row) -> dict[str, int]:
-        return {part: len(self._ended(row.fields[part])) for part in ("source", "target")}
+        source, target = self.prefix + row.fields["source"], row.fields["target"]
+        return {"source": len(self._ended(source)), "target": len(self._ended(target))}
 
     def length_limits(self) -> dict[str, int]:
         return {"source": self.source_limit, "target": self.target_limit}

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from headway.errors import HeadwayError, TrainingError
+from headway.errors import ConfigError, HeadwayError, TrainingError
 
 Result = TypeVar("Result")
 
@@ -75,10 +75,24 @@ class World:
 def pick_device(name: str) -> torch.device:
     """The device by name; `auto` is this process's accelerator if there is one."""
     if name != "auto":
-        return torch.device(name)
+        return _available(name)
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _available(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: {name!r} is not a device such as auto, cpu, cuda, cuda:1 or mps") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device: {name!r}, but this machine has no CUDA device that torch can use; set auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device: {name!r}, but there are {torch.cuda.device_count()} CUDA devices")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"device: {name!r}, but torch finds no MPS device here; set auto or cpu")
+    return device
 
 
 def init_distributed(device: torch.device) -> World:

@@ -22,6 +22,9 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
         path = Path(text)
         return path if path.is_dir() else path.parent
     hub_id = HUB_ID.fullmatch(text)
+    parent = os.path.dirname(text)
+    if hub_id is not None and parent and os.path.isdir(parent):
+        raise CheckpointError(f"{text}: no such folder")
     if isinstance(name_or_path, Path) or hub_id is None:
         raise CheckpointError(f"{text}: no such folder, and not a hub id of the form owner/name or owner/name@revision")
     return _download(hub_id["repository"], hub_id["revision"])
@@ -48,7 +51,8 @@ def _download(repository: str, revision: str | None) -> Path:
         if offline:
             reason, cause = "the hub is offline (HF_HUB_OFFLINE is set) and the model is not in the cache", error
         else:
-            reason, cause = f"the hub cannot be reached and the model is not in the cache: {error}", error
+            reason, cause = "the hub cannot be reached and the model is not in the cache", error
     except Exception as error:  # the hub's HTTP library has exceptions of its own
-        reason, cause = f"the download failed: {error}", error
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason, cause = f"the download failed: {first_line}", error
     raise CheckpointError(f"{what}: no such local folder; as a hub id, {reason}") from cause

@@ -120,6 +120,8 @@ def open_files(
             raise DataError(f"{str(path)[:200]}: no such file or folder")
         if not (path.is_file() or path.is_dir()):  # a pipe may block, a device may be endless
             raise DataError(f"{path}: is not a regular file; copy its content into one")
+        if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
+            raise DataError(f"{path}: a model folder, not data; give the file or folder with the examples")
     if "image" in fields:
         return _images(given, [] if valid is None else _as_paths(valid))
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)

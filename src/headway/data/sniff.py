@@ -22,6 +22,7 @@ from headway.data.text_reader import (
     head_bytes,
     read_lines,
     read_text,
+    refuse_binary,
     refuse_cr_line_ends,
 )
 from headway.errors import DataError
@@ -39,6 +40,7 @@ def detect_file_layout(
     head = head_bytes(path, limits=limits)
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{path}: the file is empty; give one with examples in it.")
+    refuse_binary(path, head)
     refuse_cr_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)

@@ -19,6 +19,14 @@ OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
 CHUNK = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
+OFFICE = "an office document; save its table as CSV (UTF-8) and give that file"
+BINARY = {  # first bytes → what the file is, and what to do
+    b"PK\x03\x04": "a zip archive; unpack it and give the file in it",
+    b"\xd0\xcf\x11\xe0": OFFICE,
+    b"%PDF": "a PDF document; extract its text and give that file",
+    b"7z\xbc\xaf": "a 7z archive; unpack it and give the file in it",
+    b"Rar!": "a RAR archive; unpack it and give the file in it",
+}
 BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -73,6 +81,14 @@ def detect_encoding(path: Path, *, limits: Limits = DEFAULT) -> str:
 def head_bytes(path: Path, *, limits: Limits = DEFAULT) -> bytes:
     """The first bytes of the content (after gzip)."""
     return next(_decompressed(path, limits), b"")
+
+
+def refuse_binary(path: Path, head: bytes) -> None:
+    """DataError for a file that holds no text, by its first bytes, with what to do instead."""
+    for magic, found in BINARY.items():
+        if head.startswith(magic):
+            office = path.suffix.lower() in (".xlsx", ".xlsm", ".docx", ".ods", ".odt")
+            raise DataError(f"{path}: {OFFICE if office else found}")
 
 
 def refuse_cr_line_ends(path: Path, head: bytes) -> None:

@@ -18,6 +18,7 @@ from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import ConfigError, InputError
 from headway.generation import GenerationSettings, generate
+from headway.jobs.run_folder import require_writable
 
 REPORT = "certificate.json"
 COPIED = ("generation_config.json", "chat_template.jinja")  # files that a bundle does not write itself
@@ -50,6 +51,7 @@ def convert(
 def new_folder(out: str | Path) -> Path:
     if (Path(out) / "config.json").exists():
         raise ConfigError(f"{out}: already holds a model; name a folder that is new or empty")
+    require_writable(Path(out))
     return Path(out)
 
 

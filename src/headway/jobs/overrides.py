@@ -17,6 +17,17 @@ from headway.checkpoints import read_json
 from headway.errors import ConfigError, did_you_mean
 from headway.validation import from_dict
 
+OTHER_NAMES = {  # names of the same setting in other libraries
+    "learning_rate": "lr", "batch_size": "batch", "per_device_train_batch_size": "batch", "num_epochs": "epochs",
+    "num_train_epochs": "epochs", "max_steps": "steps", "gradient_accumulation_steps": "accumulate",
+    "warmup_steps": "warmup", "warmup_ratio": "warmup", "max_grad_norm": "clip", "grad_clip": "clip",
+    "adam_betas": "betas", "adam_epsilon": "eps", "hidden_size": "width", "d_model": "width", "n_embd": "width",
+    "num_layers": "layers", "num_hidden_layers": "layers", "n_layer": "layers", "num_heads": "heads",
+    "num_attention_heads": "heads", "n_head": "heads", "intermediate_size": "feedforward", "d_ff": "feedforward",
+    "vocab_size": "vocab", "max_length": "limit", "max_seq_length": "limit", "block_size": "context",
+    "ema": "average", "ema_decay": "average", "bf16": "precision", "fp16": "precision", "early_stopping": "patience",
+}  # fmt: skip
+
 Sections = dict[str, dict[str, Any]]
 
 
@@ -60,7 +71,11 @@ def by_section(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections
             raise ConfigError(f"setting {key!r} could be {' or '.join(f'{s}.{name}' for s in found)}: add the section")
         if not found or name not in fields[found[0]]:
             choices = [n for s, names in fields.items() for n in names if not section or s == section]
-            hint = did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
+            hint = (
+                f"did you mean {OTHER_NAMES[name]!r}?"
+                if OTHER_NAMES.get(name) in choices
+                else did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
+            )
             raise ConfigError(f"setting {key!r} is not known; {hint}")
         out[found[0]][name] = from_dict(hints[found[0]][name], value, path=f"setting {key!r}")
     return out

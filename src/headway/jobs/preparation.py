@@ -22,8 +22,8 @@ from headway.data.report import Report
 from headway.data.row import Row
 from headway.errors import ConfigError
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
-from headway.jobs.run_config import Plan, open_data
-from headway.jobs.run_folder import PLAN
+from headway.jobs.run_config import Plan, open_data, unusual_settings
+from headway.jobs.run_folder import PLAN, require_writable
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
@@ -49,6 +49,7 @@ class Prepared:
 def refuse_existing(folder: Path) -> None:
     if (folder / "training" / PLAN).exists():
         raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
+    require_writable(folder)
 
 
 def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bool) -> Prepared:
@@ -67,7 +68,7 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
         bundle.save(folder)
         bundle.set_folder(folder, read_json(folder / "config.json"))
         save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
-    report = finish_report(checker, rows, data)
+    report = finish_report(checker, rows, data, settings=plan.settings())
     report.extra |= estimate(plan, bundle, sample=source.first_examples(TIMED), examples=len(source))
     for line in [f"{plan.task}, recipe {plan.recipe}", *report.summary()]:
         say(line)
@@ -149,18 +150,19 @@ def check(plan: Plan) -> Report:
         if len(sample) < TIMED:
             sampled += len(row.fields["text"]) if row.fields.get("running") else 1
             sample += task.examples(row)
-    report = finish_report(checker, rows, data)
+    report = finish_report(checker, rows, data, settings=plan.settings())
     examples = (report.characters[0] or report.examples) * task.example_count(sample) / sampled if sample else 0
     report.extra |= estimate(plan, bundle, sample=sample, examples=examples)
     return report
 
 
-def finish_report(checker: Checker, rows: Iterator[Row], data: Dataset) -> Report:
+def finish_report(checker: Checker, rows: Iterator[Row], data: Dataset, *, settings: Settings) -> Report:
     """The report after all training `rows` were added."""
     checker.skipped = getattr(rows, "skipped", {})
     for row in data.valid():
         checker.add_held_out(row)
     report = checker.report()
+    report.warnings += unusual_settings(settings)
     report.extra["data"] = f"{data.name} ({data.layout})"
     return report
 

@@ -97,6 +97,16 @@ def make_plan(
     return dataclasses.replace(plan, train=plan.settings().as_dict())
 
 
+def unusual_settings(settings: Settings) -> list[str]:
+    """A warning for each setting that hardly ever trains."""
+    rates = {name: getattr(settings, name) for name in ("lr", "matrix_lr")}
+    return [
+        f"{name} is {rate:g}: above 1 the loss diverges; usual values are 0.00001 to 0.05"
+        for name, rate in rates.items()
+        if rate > 1
+    ]
+
+
 def saved_plan(folder: str | Path) -> Plan:
     path = Path(folder) / "training" / PLAN
     if not path.exists():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headway.errors import ConfigError
 
 PLAN = "plan.json"  # in a run's training/
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
@@ -13,6 +16,18 @@ Paths = str | Path | Sequence[str | Path]
 
 def listed(paths: Paths) -> list[Path]:
     return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+
+
+def require_writable(folder: Path) -> None:
+    """ConfigError if the folder could not be written; nothing is left behind."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"{folder}: cannot be written, because {existing} is a file; choose another output folder")
+    try:
+        with TemporaryDirectory(prefix=".headway-", dir=existing):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another output folder") from error
 
 
 def unfinished(folder: str | Path) -> bool:

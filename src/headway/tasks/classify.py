@@ -69,7 +69,7 @@ class Classify(Classification):
     # --- training
 
     def read(self, value: Any, *, where: str) -> Example:
-        ids = self.tokenizer.encode(value)
+        ids = self.tokenizer.encode(self.require_text(value, where=where))
         last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
         ids = self.truncation.apply(ids, self.limit, part="text", where=where, last=last)
         return {"ids": ids_array(ids or [self._blank()])}

@@ -98,7 +98,8 @@ class Generate(Task):
         """The continuation of each text, sampled unless `beams` is given. max_new_tokens is by default what fits the
         context, up to 100 tokens (500 under a constraint)."""
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
-        prompts = [self.prompt(text) for text in inputs]
+        texts = [self.require_text(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
+        prompts = [self.prompt(text) for text in texts]
         limit = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window":
             limit = max(1, min(limit, tokens_left(self.context, max(map(len, prompts), default=0))))

@@ -139,6 +139,11 @@ class Task(ABC):
                 hint = did_you_mean(name, known, otherwise=f"known: {', '.join(known)}" if known else "it takes none")
                 raise InputError(f"task {self.name} has no option {name!r}; {hint}")
 
+    def require_text(self, value: Any, *, where: str) -> str:
+        if not isinstance(value, str):
+            raise InputError(f"{where}: task {self.name} takes a text, not {type(value).__name__} ({value!r:.60})")
+        return value
+
     def model_input(self, row: Row) -> Any:
         """The input of `predict` in a data row."""
         if len(self.input_fields) == 1:

@@ -85,7 +85,7 @@ class Translate(Task):
     # --- training
 
     def source_ids(self, text: str, *, where: str) -> list[int]:
-        ids = self._ended(self.prefix + text)
+        ids = self._ended(self.prefix + self.require_text(text, where=where))
         return self.truncation.apply(ids, self.source_limit, part="source", where=where, last=ids[-1])
 
     def _ended(self, text: str) -> list[int]:

@@ -74,7 +74,7 @@ def test_cuda_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_folder_is_not_data(tmp_path: Path) -> None:
-    untrained.writer(tmp_path / "model")
+    untrained.language_model(tmp_path / "model")
     for command in (["check", "generate"], ["evaluate", str(tmp_path / "model")]):
         told = CliRunner().invoke(app, [*command, str(tmp_path / "model")])
         assert isinstance(told.exception, HeadwayError) and "a model folder, not data" in str(told.exception)
@@ -93,7 +93,7 @@ def test_a_learning_rate_that_diverges_is_warned_of() -> None:
 
 
 def test_an_input_that_is_no_text(tmp_path: Path) -> None:
-    untrained.writer(tmp_path)
+    untrained.language_model(tmp_path)
     model = headway.load(tmp_path)
     with pytest.raises(InputError, match=r"input 1: task generate takes a text, not int \(123\)"):
         model(123)

@@ -51,8 +51,12 @@ def _download(repository: str, revision: str | None) -> Path:
         if offline:
             reason, cause = "the hub is offline (HF_HUB_OFFLINE is set) and the model is not in the cache", error
         else:
-            reason, cause = "the hub cannot be reached and the model is not in the cache", error
+            reason = f"the hub cannot be reached and the model is not in the cache ({_first_line(error)})"
+            cause = error
     except Exception as error:  # the hub's HTTP library has exceptions of its own
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        reason, cause = f"the download failed: {first_line}", error
+        reason, cause = f"the download failed: {_first_line(error)}", error
     raise CheckpointError(f"{what}: no such local folder; as a hub id, {reason}") from cause
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

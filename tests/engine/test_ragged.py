@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from headway.engine import encode_ragged
-from headway.engine.ragged import by_length
 from headway.models.build import build
 from headway.models.recipes import Recipe, Size, encoder
 
@@ -32,9 +31,3 @@ def test_texts_do_not_attend_to_each_other() -> None:
     first = dict(encode_ragged(model, [[1, 2, 3], [4, 5, 6]]))
     second = dict(encode_ragged(model, [[1, 2, 3], [7, 8, 9]]))
     assert torch.equal(first[0], second[0]) and not torch.equal(first[1], second[1])
-
-
-def test_rows_stay_within_the_budget() -> None:
-    assert list(by_length([5, 1, 17, 9, 9, 3], budget=18)) == [[1, 5, 0, 3], [4], [2]]
-    assert list(by_length([], budget=18)) == []
-    assert list(by_length([40, 2], budget=18)) == [[1], [0]]

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from headway.data.length_batches import Limits, cut
 from headway.errors import ConfigError
 
 POOL = 100  # batches in a pool of examples that is sorted by length
@@ -63,16 +64,8 @@ class BatchSampler:
         return POOL * max(1, int(self.batch / max(1.0, float(self.lengths.mean())))) if len(self.lengths) else 1
 
     def _cut(self, part: np.ndarray) -> list[np.ndarray]:
-        if self.unit == "examples":
-            return [part[start : start + self.batch] for start in range(0, len(part), self.batch)]
-        lengths, batches, start = np.maximum(self.lengths[part], 1), [], 0
-        while start < len(part):
-            ahead = np.maximum.accumulate(lengths[start : start + self.batch // int(lengths[start])])
-            padded = ahead * np.arange(1, len(ahead) + 1)  # padded size of a batch that ends here; monotone
-            end = start + int(np.searchsorted(padded, self.batch, side="right"))
-            batches.append(part[start:end])
-            start = end
-        return batches
+        limits = Limits(rows=self.batch) if self.unit == "examples" else Limits(padded_tokens=self.batch)
+        return [part[span] for span in cut(np.maximum(self.lengths[part], 1).tolist(), limits)]
 
 
 def permutation(count: int, *key: int) -> np.ndarray:

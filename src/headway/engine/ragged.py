@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from headway.data.length_batches import Limits, by_length
 from headway.models.encoder import Encoder
 
 BUDGET = 4096  # tokens per row
@@ -28,23 +29,10 @@ def encode_ragged(
     """Yields (index of the text, its hidden states (length, width)), shortest first; equal to `encode` on each text."""
     device, stack = next(model.parameters()).device, model.config.stack
     most = budget or (BUDGET if stack.score_bias is None and not stack.windowed else MASKED)
-    for group in by_length([len(row) for row in rows], budget=most):
+    for group in by_length([len(row) for row in rows], Limits(tokens=most)):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)
         lengths = tuple(len(rows[i]) for i in group)
         positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
         hidden = model.encode(ids, positions=positions, sequence_lengths=lengths, segments=kinds)[0]  # (token, width)
         yield from zip(group, hidden.split(lengths), strict=True)
-
-
-def by_length(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
-    """Groups of indices, shortest first, each of at most `budget` tokens (or of one text that is longer)."""
-    group, tokens = list[int](), 0
-    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if group and tokens + lengths[index] > budget:
-            yield group
-            group, tokens = [], 0
-        group.append(index)
-        tokens += lengths[index]
-    if group:
-        yield group

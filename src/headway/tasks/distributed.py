@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, cast
 
+from headway.data.length_batches import Limits, by_length
 from headway.errors import HeadwayError
 
 Item = TypeVar("Item")
@@ -81,9 +82,9 @@ def map_by_length(
     size: int,
 ) -> list[Result]:
     """`work` on batches of up to `size` items of similar length, divided among processes; results in item order."""
-    order = sorted(range(len(items)), key=lambda i: length(items[i]))
+    batches = by_length([length(item) for item in items], Limits(rows=size))
     out = cast(list[Result], [None] * len(items))
-    for batch, results in distributed_map(chunks(order, size), lambda batch: work([items[i] for i in batch])):
+    for batch, results in distributed_map(batches, lambda batch: work([items[i] for i in batch])):
         for index, result in zip(batch, results, strict=True):
             out[index] = result
     return out

@@ -16,6 +16,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import SENTENCES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.data.split import digest
 from headway.errors import ConfigError, DataError, InputError
@@ -32,7 +33,7 @@ from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.distributed import chunks, distributed_map, map_by_length
+from headway.tasks.distributed import distributed_map, map_by_length
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_pairs import Frame, require_text_encoder
@@ -229,7 +230,7 @@ class Fill(Task):
         examples = [example for row in rows for example in fresh.examples(row)]
         if not examples:
             raise DataError("task fill: there is no text to evaluate on")
-        order = sorted(range(len(examples)), key=lambda i: self.length(examples[i]))
+        batches = by_length([self.length(example) for example in examples], Limits(rows=32))
 
         def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])
@@ -244,7 +245,7 @@ class Fill(Task):
             return numbers, np.bincount(wanted.cpu().numpy(), minlength=len(self.tokenizer))
 
         sums, counts = np.zeros(4), np.zeros(len(self.tokenizer), dtype=np.int64)
-        for _, (numbers, seen) in distributed_map(chunks(order, 32), work):
+        for _, (numbers, seen) in distributed_map(batches, work):
             sums += numbers
             counts += seen
         lost, right, pairs, followed = sums.tolist()

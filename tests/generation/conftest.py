@@ -1,4 +1,4 @@
-"""Models to write with, made once."""
+"""Models that generate, made once per session."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Search: wide beams find what trying every sequence finds."""
+"""Wide beams find what an exhaustive search finds."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Search: the reference library's ids and scores, on every family that writes."""
+"""The reference library's ids and scores, on every family that generates."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_same_ids_as_the_reference_in_a_ragged_batch(request, family, chosen):
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
 @pytest.mark.parametrize("chosen", [GREEDY, BEAMS], ids=["greedy", "beams"])
-def test_the_other_decoders_write_the_references_ids(pair_of, family, chosen):
+def test_the_other_decoders_generate_the_references_ids(pair_of, family, chosen):
     pair = pair_of(family)
     ours = ids_of(generate(pair.model, PROMPTS, chosen))
     assert ours == [reference(pair, prompt, chosen) for prompt in PROMPTS]
@@ -83,7 +83,7 @@ def test_beam_scores_are_the_references(llama):
     ],
     ids=["greedy", "steered greedy", "beams", "early beams", "steered beams"],
 )
-def test_encoder_decoders_write_the_references_ids(pair_of, family, chosen):
+def test_encoder_decoders_generate_the_references_ids(pair_of, family, chosen):
     pair = pair_of(family)
     start = pair.model.config.start_id
     ours = ids_of(generate(pair.model, [[start]] * len(SOURCES), chosen, sources=SOURCES))

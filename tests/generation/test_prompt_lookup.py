@@ -90,7 +90,7 @@ def test_encoder_decoders_too(pair_of, family, temperature):
     seed=st.integers(0, 1000),
 )
 def test_the_same_tokens_for_any_prompt(prompt, temperature, seed):
-    """A vocabulary of six, so that everything has been written before."""
+    """A vocabulary of six, so that every n-gram has occurred before."""
     chosen = GenerationSettings(max_new_tokens=24, temperature=temperature, seed=seed)
     with_, without = both(MODEL, prompt, chosen)
     assert with_[0].ids == without[0].ids

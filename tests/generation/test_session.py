@@ -11,7 +11,7 @@ import torch
 from support.searches import Counted
 from support.writers import tiny_decoder
 
-from headway.engine import prepare, release
+from headway.engine import prepare, release, unsupported_reason
 from headway.engine.prefix import PrefixCache
 from headway.errors import HeadwayError, InputError
 from headway.generation import GenerationSettings, Session, generate
@@ -140,7 +140,10 @@ def differences(model, tokenizer, seed, **options):
 @pytest.mark.parametrize("seed", range(3))
 def test_each_answer_is_that_of_a_single_request(models, tokenizer, shape, weights, seed):
     options = [{}, {"prefill_tokens": 7}, {"prefill_tokens": None}][seed]
-    assert differences(models(shape, weights), tokenizer, seed, **options) == []
+    model = models(shape, weights)
+    assert differences(model, tokenizer, seed, **options) == []
+    if weights != "plain":
+        assert unsupported_reason(model) is None, "the compiled step was used"
 
 
 def test_control_a_wrong_row_is_found(models, tokenizer, monkeypatch):

@@ -161,9 +161,11 @@ class GenerationSettings:
         if self.coverage_penalty and self.beams == 1:
             raise ConfigError("coverage_penalty needs beams above 1: it weighs finished sequences against each other")
         if self.coverage_penalty and self.overflow == "window":
-            raise ConfigError("coverage_penalty and overflow 'window': what was read long ago is forgotten; drop one")
+            raise ConfigError(
+                "coverage_penalty does not work with overflow 'window', which drops tokens: leave one out"
+            )
         if self.regex is not None and self.json_schema is not None:
-            raise ConfigError("regex and json_schema: an answer follows one of them; drop the other")
+            raise ConfigError("regex and json_schema cannot be combined: leave one of them out")
         if self.temperature == 0 and self.n > self.beams:
             raise ConfigError(
                 f"n is {self.n}, but there are {self.beams} beams: use more, or sample (temperature above 0)"

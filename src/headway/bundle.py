@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headway.tasks.task import Task
 
 TASK_FILE = "headway.json"
-ADAPTER_FILE = "adapter_config.json"  # of a folder in the layout of PEFT
+ADAPTER_FILE = "adapter_config.json"  # of a folder in the layout of PEFT, which names its base model
 
 
 @dataclass
@@ -235,7 +235,10 @@ def load(
     int8, the last with one scale for about `group` inputs, 0: for a whole row) or torch's `dtype` is given."""
     folder = resolve(name)
     if (folder / ADAPTER_FILE).exists() and not (folder / "config.json").exists():
-        return _load_adapted(folder, dtype=dtype, device=device, weights=weights, group=group)
+        from headway.training.peft_files import load_merged
+
+        options: dict[str, Any] = {"dtype": dtype, "device": device, "weights": weights, "group": group}
+        return load_merged(folder, lambda base: load(base, **options))
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
     keys.ignore("quantization_config", *GENERATION_KEYS)
@@ -272,24 +275,6 @@ def load(
         warnings.warn(f"loaded without a tokenizer: {processor.tokenizer_error}", stacklevel=2)
     bundle = Bundle(model.eval(), kind.name, config, processor, task=_task(folder, processor))
     bundle.set_folder(folder, foreign)
-    return bundle
-
-
-def _load_adapted(folder: Path, **options: Any) -> Bundle:
-    """The model that an adapter folder names, with the adapters merged into its weights."""
-    from headway.training.lora import merge_lora
-    from headway.training.peft_files import open_lora
-
-    path = folder / ADAPTER_FILE
-    base = read_json(path).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise CheckpointError(f"{path}: base_model_name_or_path does not name the model that the adapter is for")
-    bundle = load(base, **options)
-    try:
-        open_lora(bundle.model, folder, rules=bundle.tensor_rules())
-    except CheckpointError as error:
-        raise CheckpointError(f"{folder}: {error} (of {base})") from error
-    merge_lora(bundle.model)
     return bundle
 
 

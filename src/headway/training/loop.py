@@ -121,16 +121,7 @@ class Run:
         self.schedule = Schedule(settings.schedule, settings.warmup, settings.decay, settings.floor)
         self.replica = distribute(model, world, shard=settings.shard, device=device)
         trained = self.replica.trained
-        self.optimizers = build_optimizers(
-            trained,
-            kind=settings.optimizer,
-            lr=settings.lr,
-            matrix_lr=settings.matrix_lr,
-            betas=settings.betas,
-            eps=settings.eps,
-            weight_decay=settings.weight_decay,
-            muon=self.replica.muon,
-        )
+        self.optimizers = build_optimizers(trained, muon=self.replica.muon, **settings.optimizer_options())
         self.ema = EMA(trained, settings.average) if settings.average else None
         self.stepper = Stepper(
             replica=self.replica,

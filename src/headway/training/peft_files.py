@@ -6,9 +6,9 @@ A fused layer of theirs (q, k and v in one matrix) has one adapter: the A of its
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,21 @@ from torch import Tensor, nn
 from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.checkpoints.rules import AnyRule, Rule, expand, same
 from headway.errors import CheckpointError, ConfigError
-from headway.training.lora import LoRALinear, adapters, insert_adapters
+from headway.training.lora import LoRALinear, adapters, insert_adapters, merge_lora
 from headway.validation import Check, between, from_dict
 
 CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
 SUPPORTED = {"peft_type": "LORA", "bias": "none", "use_rslora": False, "use_dora": False}
+
+
+class HasModel(Protocol):
+    @property
+    def model(self) -> nn.Module: ...
+
+    def tensor_rules(self) -> Sequence[AnyRule]: ...
+
+
+Adaptable = TypeVar("Adaptable", bound=HasModel)
 A, B, WEIGHT = ".lora_A.weight", ".lora_B.weight", ".weight"
 
 
@@ -115,6 +125,21 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
     for name, tensor in beside.items():
         parameters[name].copy_(tensor)
     return list(new)
+
+
+def load_merged(folder: Path, load: Callable[[str], Adaptable]) -> Adaptable:
+    """Load the model that an adapter folder names, and merge the adapters into its weights."""
+    path = folder / CONFIG_FILE
+    base = read_json(path).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(f"{path}: base_model_name_or_path does not name the model that the adapter is for")
+    bundle = load(base)
+    try:
+        open_lora(bundle.model, folder, rules=bundle.tensor_rules())
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error} (of {base})") from error
+    merge_lora(bundle.model)
+    return bundle
 
 
 def _read_config(path: Path) -> dict[str, Any]:

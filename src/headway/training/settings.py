@@ -104,6 +104,11 @@ class Settings:
         if getattr(self, name) not in choices:
             raise ConfigError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
 
+    def optimizer_options(self) -> dict[str, Any]:
+        """The arguments of `build_optimizers`."""
+        names = ("lr", "matrix_lr", "betas", "eps", "weight_decay")
+        return {"kind": self.optimizer, **{name: getattr(self, name) for name in names}}
+
     def as_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 

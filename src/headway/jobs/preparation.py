@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -15,15 +17,15 @@ import torch
 
 from headway import tasks
 from headway.bundle import Bundle, load
-from headway.checkpoints import read_json, save_json
+from headway.checkpoints import TensorFiles, read_json, save_json
 from headway.data.check import Checker
 from headway.data.dataset import Dataset
 from headway.data.report import Report
 from headway.data.row import Row
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError, TrainingError
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.run_config import Plan, open_data, unusual_settings
-from headway.jobs.run_folder import PLAN, require_writable
+from headway.jobs.run_folder import INITIAL, PLAN, SCORES, require_writable
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
@@ -52,6 +54,29 @@ def refuse_existing(folder: Path) -> None:
     require_writable(folder)
 
 
+@contextmanager
+def removed_unless_started(folder: Path, *, is_new: bool) -> Iterator[None]:
+    """Context in which a run cannot start if an error of Headway's is raised: a folder it has created is removed."""
+    remove = is_new and not folder.exists()
+    try:
+        yield
+    except HeadwayError:
+        if remove:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def require_initial_weights(folder: Path) -> None:
+    """Raise unless the weights of a run without states are those before its first step."""
+    path = folder / "training" / INITIAL
+    changed = path.exists() and read_json(path) != TensorFiles(folder).checksums()
+    if changed or (folder / "training" / SCORES).exists():
+        raise TrainingError(
+            f"{folder}: its states are gone (training/state-*) and its weights are trained ones, so the run cannot be "
+            "repeated from its start. Restore a state, or start a new run with another --out"
+        )
+
+
 def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bool) -> Prepared:
     """Writes model, tokenizer, task, plan and prepared examples to the folder, or loads them from it, and reports."""
     settings = plan.settings()
@@ -67,6 +92,7 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
     if not resume:
         bundle.save(folder)
         bundle.set_folder(folder, read_json(folder / "config.json"))
+        save_json(folder / "training" / INITIAL, TensorFiles(folder).checksums())
         save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
     report = finish_report(checker, rows, data, settings=plan.settings())
     report.extra |= estimate(plan, bundle, sample=source.first_examples(TIMED), examples=len(source))

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from headway.errors import ConfigError
 
 PLAN = "plan.json"  # in a run's training/
+INITIAL = "initial.json"  # in a run's training/: checksums of the weights before its first step
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
 
 Paths = str | Path | Sequence[str | Path]

@@ -17,16 +17,26 @@ from headway.data.dataset import first_rows
 from headway.distributed import init_distributed, pick_device
 from headway.errors import DataError
 from headway.jobs.card import write_card
-from headway.jobs.preparation import Prepared, Say, make_source, prepare_run, refuse_existing
+from headway.jobs.preparation import (
+    Prepared,
+    Say,
+    make_source,
+    prepare_run,
+    refuse_existing,
+    removed_unless_started,
+    require_initial_weights,
+)
 from headway.jobs.run_config import Plan, make_plan, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, Paths
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.training.loop import FitResult, fit
 from headway.training.lora import add_lora, freeze, merge_lora
+from headway.training.peft_files import save_lora
 from headway.training.progress import ProgressLine
 from headway.training.state import states
 
+ADAPTER = "adapter"  # folder of a run with LoRA: its adapters in the layout of PEFT
 EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
 
 
@@ -66,29 +76,33 @@ def run_plan(
     resume = world.broadcast(resume or started_again(folder))
     if say is None or not world.is_main:
         say = _silent
-    if not resume:
-        world.run_on_main(lambda: refuse_existing(folder))
-    data = opened.load()
-    prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, say=say, resume=resume))
-    if prepared is None:
-        bundle = load(folder)
-        prepared = Prepared(bundle, make_source(bundle.find_task(), data, folder, settings=settings, say=say))
-    bundle, source, report = prepared.bundle, prepared.source, prepared.report
-    data = replace(data, train=opened.train)  # training rows need not stay in memory
-    task = bundle.find_task()
+    with removed_unless_started(folder, is_new=world.is_main and not resume):
+        if not resume:
+            world.run_on_main(lambda: refuse_existing(folder))
+        data = opened.load()
+        prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, say=say, resume=resume))
+        if prepared is None:
+            bundle = load(folder)
+            prepared = Prepared(bundle, make_source(bundle.find_task(), data, folder, settings=settings, say=say))
+        bundle, source, report = prepared.bundle, prepared.source, prepared.report
+        data = replace(data, train=opened.train)  # training rows need not stay in memory
+        task = bundle.find_task()
+        held = first_rows(data.valid, EVALUATED)
+        if not held:
+            raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
+        rules = bundle.tensor_rules()
+        model = learner(plan, bundle, say)
     cut = task.truncation.summary()
     for line in cut:
         say(f"cut          {line}")
-    held = first_rows(data.valid, EVALUATED)
-    if not held:
-        raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
     if report is not None and report.held_out > len(held):
         say(f"evaluating   on the first {len(held):,} of {report.held_out:,} held-out examples; at the end on all")
     begun = resume and world.broadcast(bool(states(folder / "training")))
     if resume and not begun:
+        world.run_on_main(lambda: require_initial_weights(folder))
         say("no state had been saved yet, so the run begins at its first step")
     result = fit(
-        learner(plan, bundle, say),
+        model,
         source,
         loss=task.loss,
         settings=settings,
@@ -100,7 +114,9 @@ def run_plan(
         resume=begun,
     )
     if plan.lora:
-        merge_lora(bundle.model)
+        if result.exit_code == 0 and report is not None and plan.start is not None:
+            save_lora(model, folder / ADAPTER, base=str(plan.start), rules=rules)
+        merge_lora(model)
     scores: dict[str, float] = {}
     if result.exit_code == 0:
         with use_ranks(world):
@@ -112,6 +128,8 @@ def run_plan(
         write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut)
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
+        if result.best is not None:
+            say(f"kept         the weights of step {result.best_step:,}, the best by {task.metric} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
     return Trained(bundle, result, scores, folder)
 

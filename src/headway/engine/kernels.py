@@ -24,6 +24,7 @@ NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU, TANH = range(len(ACTIVATIO
 INT16_MAX = 32767
 
 fast = njit(fastmath=FAST, error_model="numpy", boundscheck=False)
+inlined = njit(fastmath=FAST, error_model="numpy", boundscheck=False, forceinline=True)
 
 
 # ---------------------------------------------------------------------------------------- matrix products
@@ -57,7 +58,7 @@ def _panel(tile: Any, edge: Any, *, rows: int, tokens: int) -> Any:
     """A kernel for the rows [first, last) and the tokens [start, stop), `tokens` at a time: `rows` rows at a time with
     `tile`, the rest one by one with `edge`."""
 
-    @fast
+    @inlined
     def panel(
         w: int, w_stride: int, x: int, x_stride: int, steps: int, groups: int, scale: int, s_stride: int, factors: int,
         y: int, y_stride: int, first: int, last: int, start: int, stop: int

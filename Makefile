@@ -4,6 +4,10 @@ RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --no-compile -c constraints.txt  # compiled when first imported
 STAMP := $(VENV)/.installed
 
+# Bytecode is cached in .venv, so that the many processes of the tests do not each compile the libraries again.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+
 .DEFAULT_GOAL := help
 .PHONY: help install browser demo test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers clean
 

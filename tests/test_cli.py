@@ -48,7 +48,7 @@ def test_help_is_quick_and_needs_no_torch(tmp_path: Path) -> None:
         (["train", "classify", "--set", "wamup=1"], "did you mean 'warmup'"),
         (["info", "./nothing"], "nothing"),
         (["run", "./nothing", "x"], "nothing"),
-        (["train", "classify", "--resume", "--out", "nowhere"], "no run to go on with"),
+        (["train", "classify", "--resume", "--out", "nowhere"], "no run to resume"),
     ],
 )
 def test_mistakes_get_one_clear_line(

@@ -53,6 +53,13 @@ class Bundle:
     prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # caches of past prompts
     _default_task: Task | None = field(default=None, init=False, repr=False)
 
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        facts = [f"{self.family} {self.model.shape}", f"{count:,} parameters"]
+        facts += [f"task {self.task.name}"] if self.task is not None else []
+        facts += [str(self.folder)] if self.folder is not None else []
+        return f"<Bundle: {', '.join(facts)}>"
+
     @property
     def weights(self) -> str:
         """The data type of the weights: fp32, bf16, fp16 or int8."""

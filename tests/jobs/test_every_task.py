@@ -56,7 +56,7 @@ def test_check_of_running_text_counts_the_steps_of_an_epoch(task: str, tmp_path:
     path = tmp_path / "text.txt"
     path.write_text("".join(f"Line {n} says that {n * n} is the square of {n}.\n\n" for n in range(2000)))
     settings = {**SMALL, "task.vocab": 300, "batch": 64}
-    lines = jobs.check(jobs.make_plan(task, path, epochs=1, settings=settings)).summary()
+    lines = jobs.check_plan(jobs.make_plan(task, path, epochs=1, settings=settings)).summary()
     length = len(path.read_text())
     assert lines[0] == f"text         {int(length * 0.9):,} characters, held out {length - int(length * 0.9):,}"
     told = int(next(line for line in lines if line.startswith("time")).split(" steps")[0].split()[-1].replace(",", ""))

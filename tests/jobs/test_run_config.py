@@ -76,7 +76,7 @@ def test_wrong_plans_are_refused(arguments: dict, says: str) -> None:
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(DataError, match=r"nowhere\.csv: no such file"):
-        jobs.check(make_plan("classify", "nowhere.csv"))
+        jobs.check("classify", "nowhere.csv")
 
 
 def test_the_classic_recipe_is_the_transformer_of_2017() -> None:

@@ -111,7 +111,7 @@ def check(
         **reading,
         settings=parse(set_ or []),
     )
-    report = jobs.check(plan)
+    report = jobs.check_plan(plan)
     if as_json:
         say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
     else:

@@ -168,7 +168,7 @@ class StoreWriter:
             free = shutil.disk_usage(self.folder.parent).free if self.folder.parent.exists() else 0
             raise DataError(
                 f"{self.target}: the prepared examples cannot be written ({error.strerror}); {self._unsaved_bytes:,} "
-                f"bytes or more are needed and {free:,} are free. Free some space, or choose another --out."
+                f"bytes or more are needed and {free:,} are free. Free some space, or choose another output folder."
             ) from error
 
 

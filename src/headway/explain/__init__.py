@@ -6,6 +6,7 @@ This module is callable, so that `headway.explain(…)` works although `headway.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -20,4 +21,8 @@ class _CallableModule(ModuleType):
         return explain(*arguments, **options)
 
 
+_own = inspect.signature(explain)
+_CallableModule.__call__.__signature__ = _own.replace(  # type: ignore[attr-defined]
+    parameters=[inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *_own.parameters.values()]
+)
 sys.modules[__name__].__class__ = _CallableModule

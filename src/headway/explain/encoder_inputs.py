@@ -54,14 +54,14 @@ def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> A
     if first is None and last is None:
         return value
     if first is not None and last is not None:
-        raise InputError("--first and --last: give one of them")
+        raise InputError("first and last: give one of them")
     if min(n for n in (first, last) if n is not None) < 1:
-        raise InputError("--first and --last take a number of tokens from 1")
+        raise InputError("first and last take a number of tokens from 1")
     if isinstance(value, str):
         return truncate(task.tokenizer, value, first=first, last=last)
     if isinstance(value, Mapping) and isinstance(value.get("context"), str):
         return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
-    raise InputError("--first and --last select a part of a text, and this input is not a text")
+    raise InputError("first and last select a part of a text, and this input is not a text")
 
 
 def prepare_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> PreparedInput:
@@ -70,7 +70,7 @@ def prepare_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | No
         case Classification():
             return _classify(bundle, task, value, against=against)
         case _ if against is not None:
-            raise InputError(f"--against does not apply to task {task.name}")
+            raise InputError(f"against does not apply to task {task.name}")
         case Tag():
             return _tag(bundle, task, value)
         case Answer():
@@ -90,7 +90,7 @@ def one_row(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
 
 def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> PreparedInput:
     if against is not None and against not in task.labels:
-        raise InputError(f"--against {against!r}: not one of the labels {', '.join(task.labels)}")
+        raise InputError(f"against {against!r}: not one of the labels {', '.join(task.labels)}")
     example = without_truncation(task).read(value, where="the input")
     if isinstance(task, ClassifyImage):
         batch = task.collate([example], seeds=[()], where=[]).to(bundle.device)

@@ -23,7 +23,7 @@ MOUSE = [-1.5, -2.0, 2.8, -0.5, -2.0, 3.0]
 
 def example(name: str) -> story.Story:
     if name not in EXAMPLES:
-        raise InputError(f"--example {name!r}: the examples are {', '.join(EXAMPLES)}")
+        raise InputError(f"example {name!r}: the examples are {', '.join(EXAMPLES)}")
     return EXAMPLES[name]()
 
 

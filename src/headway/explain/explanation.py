@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headway.explain.story import Story
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
     from torch import nn
 
@@ -47,11 +49,21 @@ class Explanation:
         return f'<iframe srcdoc="{page}" style="{style}" title="explanation"></iframe>'
 
 
-def explain(model: str | Path | Bundle | nn.Module, given: Any, **options: Any) -> Explanation:
-    """Explains the output of `model` for one input. The options are those of `collect`: against, layers, first, last,
-    steps. A model without a tokenizer takes token ids."""
+def explain(
+    model: str | Path | Bundle | nn.Module,
+    given: Any,
+    *,
+    against: str | None = None,
+    layers: Sequence[int] | None = None,
+    first: int | None = None,
+    last: int | None = None,
+    steps: int | None = None,
+) -> Explanation:
+    """Explains the output of `model` for one input; a model without a tokenizer takes token ids. `against` is an output
+    to score instead; `layers` are included with queries, keys and values; `first` or `last` use only so many tokens of
+    the text; `steps` is the number of generated tokens."""
     from headway.bundle import Bundle, load
-    from headway.explain.collect import collect
+    from headway.explain.collect import STEPS, collect
 
     if isinstance(model, str | Path):
         bundle = load(model)
@@ -59,4 +71,6 @@ def explain(model: str | Path | Bundle | nn.Module, given: Any, **options: Any) 
         bundle = model
     else:
         bundle = Bundle(model, type(model).__name__, model.config)  # type: ignore[arg-type]
-    return Explanation(collect(bundle, given, **options))
+    count = STEPS if steps is None else steps
+    story = collect(bundle, given, against=against, layers=layers, first=first, last=last, steps=count)
+    return Explanation(story)

@@ -28,13 +28,13 @@ def draw(explained: story.Story, view: View | None = None, *, path: str | Path |
             return _attention(explained, path)
         case "alignment":
             if not cross:
-                raise InputError("--view alignment: this model has no cross-attention; try --view attention")
+                raise InputError("view alignment: this model has no cross-attention; try view attention")
             return _alignment(explained, path)
         case "positions":
             return _positions(explained, path)
         case "heads":
             return _heads(explained, path)
-    raise InputError(f"--view {wanted!r} is not one of {', '.join(VIEWS)}")
+    raise InputError(f"view {wanted!r} is not one of {', '.join(VIEWS)}")
 
 
 def shown_layer(explained: story.Story, *, cross: bool) -> story.Attention:
@@ -66,7 +66,7 @@ def _targets(explained: story.Story, each: story.Attention) -> list[str]:
 
 def _attention(explained: story.Story, path: str | Path | None) -> Figure:
     if not explained.attention:
-        raise InputError("--view attention: this explanation has no attention")
+        raise InputError("view attention: this explanation has no attention")
     each = shown_layer(explained, cross=False)
     return draw_attention(
         story.dequantize(each.weights),
@@ -100,12 +100,12 @@ def _positions(explained: story.Story, path: str | Path | None) -> Figure:
             return draw_positions(
                 values, angles=rotary, path=path, title=f"{explained.model.name}: {position.kind} positions"
             )
-    raise InputError("--view positions: this model has no position vectors or angles")
+    raise InputError("view positions: this model has no position vectors or angles")
 
 
 def _heads(explained: story.Story, path: str | Path | None) -> Figure:
     if not explained.heads:
-        raise InputError("--view heads: this output has no logit to measure heads by")
+        raise InputError("view heads: this output has no logit to measure heads by")
     names = sorted(
         {row.name for row in explained.heads}, key=lambda name: ("encoder." not in name, _order(explained, name))
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.jobs.inference import evaluate, format_answer, generates, run, score_lines, unmatched
     from headway.jobs.inputs import read_inputs
-    from headway.jobs.preparation import check, show_plan
+    from headway.jobs.preparation import check, check_plan, show_plan
     from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
     from headway.jobs.run_folder import unfinished
     from headway.jobs.training import Trained, progress, resume, run_plan, train
@@ -20,6 +20,7 @@ __all__ = [
     "Plan",
     "Trained",
     "check",
+    "check_plan",
     "evaluate",
     "format_answer",
     "generates",
@@ -46,6 +47,7 @@ _MODULES = {
     **dict.fromkeys(_RUN_CONFIG, "run_config"),
     "read_inputs": "inputs",
     "check": "preparation",
+    "check_plan": "preparation",
     "show_plan": "preparation",
     "unfinished": "run_folder",
 }

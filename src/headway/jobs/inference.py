@@ -40,11 +40,12 @@ def evaluate(
     *,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
-    **options: Any,
+    beams: int | None = None,
 ) -> dict[str, float]:
     """The scores of the model's task on files (of a folder: its test part), or on the held-out part of the run that
-    trained it; a model that was not trained here is evaluated on the built-in test data."""
-    found = evaluation(model, data, columns=columns, encoding=encoding, **options)
+    trained it; a model that was not trained here is evaluated on the built-in test data. `beams` is the beam width of
+    tasks that generate text for it."""
+    found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams)
     for line in found.truncated:
         warnings.warn(line, stacklevel=2)
     return found.scores
@@ -75,11 +76,12 @@ def evaluation(
     *,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
-    **options: Any,
+    beams: int | None = None,
 ) -> Evaluation:
     """`evaluate`, with what was evaluated and how."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
+    options = {} if beams is None else {"beams": beams}
     search = task.search(bundle.model, **options)
     rows, name = evaluation_data(bundle, data, columns=columns, encoding=encoding)
     counts = {"examples": 0, "characters": 0}

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -24,8 +24,8 @@ from headway.data.report import Report
 from headway.data.row import Row
 from headway.errors import ConfigError, HeadwayError, TrainingError
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
-from headway.jobs.run_config import Plan, open_data, unusual_settings
-from headway.jobs.run_folder import INITIAL, PLAN, SCORES, require_writable
+from headway.jobs.run_config import Plan, make_plan, open_data, unusual_settings
+from headway.jobs.run_folder import INITIAL, PLAN, SCORES, Paths, require_writable
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
@@ -50,7 +50,7 @@ class Prepared:
 
 def refuse_existing(folder: Path) -> None:
     if (folder / "training" / PLAN).exists():
-        raise ConfigError(f"{folder}: holds an earlier run; go on with it by --resume, or choose another --out")
+        raise ConfigError(f"{folder}: holds an earlier run; resume it, or choose another output folder (`out`)")
     require_writable(folder)
 
 
@@ -164,7 +164,35 @@ def _counting(say: Say) -> Callable[[int], None]:
     return count
 
 
-def check(plan: Plan) -> Report:
+def check(
+    task: str,
+    data: Paths | None = None,
+    *,
+    start: str | Path | None = None,
+    size: str | None = None,
+    recipe: str | None = None,
+    valid: Paths | None = None,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Report:
+    """Reports on `data` (default: the built-in data) and on what training for `task` needs; the arguments are those of
+    `train`."""
+    plan = make_plan(
+        task,
+        data,
+        start=start,
+        size=size,
+        recipe=recipe,
+        valid=valid,
+        columns=columns,
+        encoding=encoding,
+        settings=settings,
+    )
+    return check_plan(plan)
+
+
+def check_plan(plan: Plan) -> Report:
     """Reports on the data and on what training needs, in one pass over the data and a few gradients."""
     data = open_data(plan).load()
     bundle = initial_bundle(plan, data)
@@ -226,7 +254,7 @@ def estimate(plan: Plan, bundle: Bundle, *, sample: list[Any], examples: float) 
 
 def show_plan(plan: Plan, *, say: Say) -> None:
     """What `--dry-run` says: the check, and the full config."""
-    for line in check(plan).summary():
+    for line in check_plan(plan).summary():
         say(line)
     say(json.dumps(dataclasses.asdict(plan), indent=2))
 

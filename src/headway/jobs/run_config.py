@@ -70,7 +70,7 @@ def make_plan(
     kind = tasks.find(task)
     recipe = recipe or ("finetune" if start else "modern")
     if recipe not in RECIPES or (recipe == "finetune") != bool(start):
-        wanted = "finetune (with --start)" if start else "modern or classic (finetune needs --start)"
+        wanted = "finetune (as `start` is given)" if start else "modern or classic (finetune needs `start`)"
         raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
     given = by_section(settings or {}, {"train": Settings, "task": kind, "model": Size})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
@@ -110,7 +110,7 @@ def unusual_settings(settings: Settings) -> list[str]:
 def saved_plan(folder: str | Path) -> Plan:
     path = Path(folder) / "training" / PLAN
     if not path.exists():
-        raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to go on with; name it by --out")
+        raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to resume")
     plan: Plan = from_dict(Plan, read_json(path), path=str(path))
     try:
         plan.settings()
@@ -131,8 +131,8 @@ def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
     if differing:
         differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []
         raise ConfigError(
-            f"{run} was begun with other settings, and a run goes on with its own ({'; '.join(differing)}). With "
-            "--resume leave the other options out, or begin another run in another --out"
+            f"{run} was started with other settings, and a resumed run keeps its own ({'; '.join(differing)}). To "
+            "resume it, leave the other options out; or start another run in another folder"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -47,18 +47,55 @@ class Trained:
     scores: dict[str, float]
     folder: Path
 
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
+        return f"<Trained: {self.folder}, {self.result.steps:,} steps{', ' + scores if scores else ''}>"
+
 
 def train(
     task: str,
     data: Paths | None = None,
     *,
     out: str | Path | None = None,
+    start: str | Path | None = None,
+    size: str | None = None,
+    recipe: str | None = None,
+    valid: Paths | None = None,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    lora: int = 0,
+    freeze: Sequence[str] = (),
     callbacks: Iterable[Any] = (),
     say: Say | None = None,
-    **planned: Any,
 ) -> Trained:
-    """Trains for `task` and saves into `out` (default runs/TASK). `make_plan` says what can be planned."""
-    return run_plan(make_plan(task, data, **planned), Path(out or f"runs/{task}"), callbacks=callbacks, say=say)
+    """Trains for `task` on `data` (default: the built-in data) and saves into `out` (default runs/TASK).
+
+    `start` is a trained model to fine-tune; `size` and `recipe` apply to a model from scratch. `settings` are overrides
+    by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
+    """
+    plan = make_plan(
+        task,
+        data,
+        start=start,
+        size=size,
+        recipe=recipe,
+        valid=valid,
+        columns=columns,
+        encoding=encoding,
+        steps=steps,
+        epochs=epochs,
+        minutes=minutes,
+        seed=seed,
+        settings=settings,
+        lora=lora,
+        freeze=freeze,
+    )
+    return run_plan(plan, Path(out or f"runs/{task}"), callbacks=callbacks, say=say)
 
 
 def resume(folder: str | Path, *, callbacks: Iterable[Any] = (), say: Say | None = None) -> Trained:
@@ -89,7 +126,9 @@ def run_plan(
         task = bundle.find_task()
         held = first_rows(data.valid, EVALUATED)
         if not held:
-            raise DataError(f"{data.name}: nothing is held out to evaluate on; give more examples or a --valid file")
+            raise DataError(
+                f"{data.name}: nothing is held out to evaluate on; give more examples, or held-out data as `valid`"
+            )
         rules = bundle.tensor_rules()
         model = learner(plan, bundle, say)
     cut = task.truncation.summary()

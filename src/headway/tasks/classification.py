@@ -31,8 +31,8 @@ BATCH = 64  # inputs of one forward pass
 class Classification(Task):
     metric: ClassVar[str] = "accuracy"
 
-    labels: list[str] = field(default_factory=list)  # in the order of the logits
-    counts: list[int] = field(default_factory=list)  # examples of each label in the training data
+    labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
+    counts: list[int] = field(default_factory=list, repr=False)  # examples of each label in the training data
     label_smoothing: float = 0.0
 
     @abstractmethod

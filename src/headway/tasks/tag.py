@@ -55,7 +55,7 @@ class Tag(Task):
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"
-    labels: list[str] = field(default_factory=list)  # in the order of the logits
+    labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
     vocab: int = 8000
     lowercase: bool = False  # names start with capitals
     limit: int = 256  # tokens of a sentence, or of a window

@@ -64,7 +64,7 @@ def test_a_given_length_of_training_wins() -> None:
     ("arguments", "says"),
     [
         ({"task": "clasify"}, "did you mean 'classify'"),
-        ({"task": "classify", "recipe": "finetune"}, "needs --start"),
+        ({"task": "classify", "recipe": "finetune"}, "needs `start`"),
         ({"task": "classify", "size": "huge"}, "not one of tiny, small, base"),
         ({"task": "classify", "settings": {"model.heads": 3}}, "multiple of twice the number of heads"),
     ],

@@ -73,7 +73,7 @@ def require_initial_weights(folder: Path) -> None:
     if changed or (folder / "training" / SCORES).exists():
         raise TrainingError(
             f"{folder}: its states are gone (training/state-*) and its weights are trained ones, so the run cannot be "
-            "repeated from its start. Restore a state, or start a new run with another --out"
+            "repeated from its start. Restore a state, or start a new run in another folder"
         )
 
 

@@ -54,6 +54,15 @@ def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32
     return parts.mul_(scale.to(dtype)[..., None]).view(weight.shape)
 
 
+def round_tokens(x: Tensor, groups: int) -> Tensor:
+    """Each token (…, in) rounded to int16 and back, as the compiled product rounds it: both paths then give the same
+    result up to the order of the sum, however many tokens a batch has."""
+    largest = x.abs().amax(-1, keepdim=True)
+    limit = min(torch.iinfo(torch.int16).max, (2**31 - 1) // (QMAX * (x.shape[-1] // groups // 8 + 2)))
+    factor = torch.where(largest > 0, limit / largest, torch.zeros_like(largest))
+    return (x * factor).round_() * (largest / limit)
+
+
 class Int8Weight:
     """A tensor-like weight: `F.linear` uses the int8 kernel, every other torch function the dequantised matrix."""
 
@@ -66,7 +75,8 @@ class Int8Weight:
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, in) → (…, out)"""
         if not self._compiles(x):
-            return F.linear(x, self.dense(x.dtype), bias)
+            rounded = x if torch.is_grad_enabled() else round_tokens(x, self.scale.shape[1])
+            return F.linear(rounded, self.dense(x.dtype), bias)
         log_compilation()
         from headway.engine.matmul import matmul
 

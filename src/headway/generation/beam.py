@@ -64,11 +64,11 @@ class Group:
         for rank, (score, place, logprob) in enumerate(candidates):
             if math.isnan(score):
                 raise nan_error(len(self.beams[0].ids))
-            if score == -math.inf:
+            if score == -math.inf or (rank >= self.width and len(running) == self.width):
                 break
             parent, token = divmod(int(place), vocab)
             old = self.beams[parent]
-            states = {rule: state.copy() for rule, state in old.states.items()}
+            states = {rule: state.copy() for rule, state in old.states.items()} if old.states else old.states
             beam = Beam(score, [*old.ids, token], [*old.logprobs, logprob], parent, states)
             by = self.request.criteria.finished(beam.ids, states.values())
             if by is None and len(running) < self.width:

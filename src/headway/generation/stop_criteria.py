@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from headway.generation.filters import State
 from headway.generation.outputs import FinishedBy
@@ -42,7 +42,7 @@ class StopCriteria:
             pieces.append(stream.push(i))
         return "".join(pieces) + stream.finish()
 
-    def finished(self, ids: Sequence[int], states: Iterable[State] = ()) -> FinishedBy | None:
+    def finished(self, ids: Sequence[int], states: Collection[State] = ()) -> FinishedBy | None:
         """Why the answer `ids` is finished, or None. Unless its last id is an end id or completes a stop string, that
         id is pushed to the filters' `states`."""
         by = self.ends.get(ids[-1])
@@ -52,11 +52,12 @@ class StopCriteria:
             by = "stop" if find_stop(text, self.settings.stop) is not None else None
         return by or self.finished_by_state(ids[-1], len(ids), states)
 
-    def finished_by_state(self, token: int, length: int, states: Iterable[State]) -> FinishedBy | None:
-        for state in states:
-            state.push(token)
-        if any(state.complete for state in states):
-            return "complete"
+    def finished_by_state(self, token: int, length: int, states: Collection[State]) -> FinishedBy | None:
+        if states:
+            for state in states:
+                state.push(token)
+            if any(state.complete for state in states):
+                return "complete"
         return "length" if length == self.settings.max_new_tokens else None
 
 

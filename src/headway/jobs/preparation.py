@@ -50,7 +50,9 @@ class Prepared:
 
 def refuse_existing(folder: Path) -> None:
     if (folder / "training" / PLAN).exists():
-        raise ConfigError(f"{folder}: holds an earlier run; resume it, or choose another output folder (`out`)")
+        raise ConfigError(
+            f"{folder}: holds an earlier run; resume it (--resume, headway.resume) or choose another output folder"
+        )
     require_writable(folder)
 
 

@@ -45,13 +45,13 @@ def test_prompt_and_answer_are_one_text(stories) -> None:
 
 
 def test_a_conversation(stories) -> None:
-    told: list[str] = []
-    conversation = Conversation(stories, notify=told.append, temperature=0.0, max_new_tokens=24, overflow="window")
+    notes: list[str] = []
+    conversation = Conversation(stories, notify=notes.append, temperature=0.0, max_new_tokens=24, overflow="window")
     for _ in range(4):
-        heard: list[str] = []
-        answer = conversation.say("Tell me about the boat that Tom made. " * 8, on_text=heard.append)
-        assert answer and answer == "".join(heard).rstrip() and not re.search(r"\n(User|System|Assistant):", answer)
-    assert any("no longer fit" in line for line in told)
+        streamed: list[str] = []
+        answer = conversation.say("Tell me about the boat that Tom made. " * 8, on_text=streamed.append)
+        assert answer and answer == "".join(streamed).rstrip() and not re.search(r"\n(User|System|Assistant):", answer)
+    assert any("no longer fit" in line for line in notes)
 
 
 def test_past_the_context_each_token_is_that_of_a_fresh_reading(stories) -> None:

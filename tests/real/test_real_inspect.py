@@ -1,4 +1,4 @@
-"""Looking into published weights: what is heard is what was published, and the parts sum to the published logits."""
+"""Published weights: recorded values equal the published ones, and the parts sum to the published logits."""
 
 from pathlib import Path
 
@@ -24,10 +24,10 @@ def test_some_heads_and_queries_are_the_published_ones(real_data: Path) -> None:
     _, published = read_json_tensors(folder / PARTIALS)
     bundle = headway.load(folder)
     name = "stack.blocks.0.attention"
-    asked = [f"{name}.scores", f"{name}.weights"]
-    with torch.no_grad(), record(bundle.model, asked, heads=[1], queries=[2, -1]) as seen:
+    taps = [f"{name}.scores", f"{name}.weights"]
+    with torch.no_grad(), record(bundle.model, taps, heads=[1], queries=[2, -1]) as seen:
         logits = bundle.model(published["idx"].long()).logits
-    for tap, theirs in zip(asked, ("att", "attSm"), strict=True):
+    for tap, theirs in zip(taps, ("att", "attSm"), strict=True):
         torch.testing.assert_close(seen[tap][0], published[theirs][:, 1:2, [2, -1]], atol=1e-5, rtol=1e-5)
     found = attribute(bundle.model, {"inputs": published["idx"].long()}, 2)
     assert found.total == pytest.approx(published["lm_head"][0, -1, 2].item(), abs=1e-4)

@@ -56,18 +56,18 @@ def test_gpt_nano_sort_has_every_published_activation(nano: tuple[headway.Bundle
     ids = published["idx"].long()
     with headway.inspect.record(bundle.model, list(FIRST_BLOCK)) as seen:
         logits = bundle.logits(input_ids=ids)
-    heard = {name: values[-1] for name, values in seen.items()}
+    recorded = {name: values[-1] for name, values in seen.items()}
     for tap, name in FIRST_BLOCK.items():
-        torch.testing.assert_close(heard[tap], published[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(recorded[tap], published[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
     torch.testing.assert_close(logits, published["lm_head"], atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(logits.softmax(-1), published["probs"], atol=1e-5, rtol=1e-5)
     block = bundle.model.stack.blocks[0]
     torch.testing.assert_close(
-        block.attention_residual.norm(heard["embedding.sum"]), published["ln1"], atol=1e-5, rtol=1e-5
+        block.attention_residual.norm(recorded["embedding.sum"]), published["ln1"], atol=1e-5, rtol=1e-5
     )
-    y = heard["stack.blocks.0.attention.weights"] @ heard["stack.blocks.0.attention.v"]
+    y = recorded["stack.blocks.0.attention.weights"] @ recorded["stack.blocks.0.attention.v"]
     torch.testing.assert_close(y.transpose(1, 2).flatten(2), published["y"], atol=1e-5, rtol=1e-5)
-    ln2 = block.feedforward_residual.norm(heard["stack.blocks.0.attention_residual.stream"])
+    ln2 = block.feedforward_residual.norm(recorded["stack.blocks.0.attention_residual.stream"])
     torch.testing.assert_close(ln2, published["ln2"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(block.feedforward.up(ln2), published["fc"], atol=1e-5, rtol=1e-5)
 

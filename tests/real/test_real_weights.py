@@ -58,7 +58,9 @@ def test_gpt_nano_sort_has_every_published_activation(nano: tuple[headway.Bundle
         logits = bundle.logits(input_ids=ids)
     recorded = {name: values[-1] for name, values in seen.items()}
     for tap, name in FIRST_BLOCK.items():
-        torch.testing.assert_close(recorded[tap], published[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            recorded[tap], published[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
     torch.testing.assert_close(logits, published["lm_head"], atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(logits.softmax(-1), published["probs"], atol=1e-5, rtol=1e-5)
     block = bundle.model.stack.blocks[0]

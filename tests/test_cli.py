@@ -110,12 +110,12 @@ def test_a_run_is_interrupted_resumed_evaluated_and_used(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["classify", "--steps", "5"], "train.steps: 7 there, 5 asked for"),
-        (["classify", "mine.tsv", "--steps", "7"], r"data: None there, \['mine.tsv'\] asked for"),
-        (["classify", "--steps", "7", "--seed", "0"], "train.seed: 3 there, 0 asked for"),
-        (["classify", "--minutes", "1", "--seed", "3"], "train.minutes: 0.* there, 1.0 asked for"),
+        (["classify", "--steps", "5"], "train.steps: 7 there, 5 given"),
+        (["classify", "mine.tsv", "--steps", "7"], r"data: None there, \['mine.tsv'\] given"),
+        (["classify", "--steps", "7", "--seed", "0"], "train.seed: 3 there, 0 given"),
+        (["classify", "--minutes", "1", "--seed", "3"], "train.minutes: 0.* there, 1.0 given"),
         (["classify", "--recipe", "classic"], "and [0-9]+ more"),
-        (["tag"], "task: 'classify' there, 'tag' asked for"),
+        (["tag"], "task: 'classify' there, 'tag' given"),
     ],
 )
 def test_a_run_is_not_resumed_with_other_settings(args: list[str], message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`plan`: what a training needs of memory, time and network before anything is bought or begun.
+"""`headway plan`: estimates memory, time and network traffic of a training run.
 
 The formulas are those of this code's own blocks and optimisers (the modern decoder), counted tensor by tensor;
 docs/distributed.md derives them, and tests compare them with small runs. Layouts: DDP or FSDP (`shard=full`, ZeRO
@@ -15,18 +15,18 @@ from typing import Literal
 from headway.errors import ConfigError
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12, "p": 1e15}
-ASPECT = 128  # width to layers of a shape that is not given, as GPT-3 6.7B and Llama 7B have it
+ASPECT = 128  # default ratio of width to layers, as in GPT-3 6.7B and Llama 7B
 FP32 = 4
 
 Precision = Literal["fp32", "bf16"]
 Optimizer = Literal["muon", "adamw"]
 
-# Bytes kept for the backward pass a token and layer, in widths: 20 tensors of the width with dropout.
+# Bytes stored for the backward pass per token, layer and unit of width: 20 tensors with dropout.
 BLOCK = {"fp32": 80, "bf16": 56}
 
 
 def number(name: str, text: str) -> float:
-    """7B, 1T, 80GB, 4096 or 3.5e11."""
+    """Parses 7B, 1T, 80GB, 4096 or 3.5e11."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)([kmgbtp]?)b?", text.strip().replace(",", "").lower())
     if found is None or not float(found[1]):
         raise ConfigError(f"{name}: {text!r} is not a number such as 4096, 7B, 1T or 80GB")
@@ -35,16 +35,16 @@ def number(name: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder of the modern recipe, its output layer tied to its embedding."""
+    """A decoder of the modern recipe with tied embeddings."""
 
     layers: int
     width: int
     vocab: int = 32_000
-    heads: int = 0  # 0: of size 128, or four
+    heads: int = 0  # 0: heads of size 128, at least four
 
     @property
     def block(self) -> int:
-        """Parameters of one block's matrices: four of attention, and two of four times their size."""
+        """Parameters of one block's matrices: four of attention, two feed-forward ones four times as large."""
         return 12 * self.width**2
 
     @property
@@ -61,12 +61,12 @@ class Shape:
 
     @property
     def scales(self) -> int:
-        """Numbers kept a token and layer beside those of the width: of two norms, of queries, keys and attention."""
+        """Values stored per token and layer besides tensors of the width: of two norms, queries, keys and attention."""
         return 2 + 3 * (self.heads or max(4, self.width // 128))
 
 
 def shape_of(parameters: float, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> Shape:
-    """The shape with about so many parameters; what is given of it stays."""
+    """The shape with about this many parameters; given layers and width are kept."""
     if width and not layers:
         layers = max(1, round((parameters - vocab * width) / (12 * width**2)))
     elif layers and not width:
@@ -79,7 +79,7 @@ def shape_of(parameters: float, *, layers: int = 0, width: int = 0, vocab: int =
 
 
 def plan_shape(parameters: str, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> Shape:
-    """From what a person gives: the number of parameters, or layers and width, or one of these with it."""
+    """From command-line values: the number of parameters, or layers and width, or both of them combined."""
     if not parameters and not (layers and width):
         raise ConfigError("params: how many? Give --params 7B, or both --layers and --width")
     return shape_of(number("params", parameters) if parameters else 0, layers=layers, width=width, vocab=vocab)
@@ -92,10 +92,10 @@ def _multiple(width: float, of: int = 64) -> int:
 @dataclass(frozen=True)
 class Machine:
     gpus: int
-    memory: float = 80e9  # bytes a GPU
-    flops: float = 312e12  # a second and GPU, at the precision of the run
-    efficiency: float = 0.4  # the share of them that a training step reaches
-    bandwidth: float = 25e9  # bytes a second and GPU, to the others
+    memory: float = 80e9  # bytes per GPU
+    flops: float = 312e12  # per second and GPU, at the precision of the run
+    efficiency: float = 0.4  # share that a training step reaches
+    bandwidth: float = 25e9  # bytes per second and GPU
 
 
 @dataclass(frozen=True)
@@ -126,34 +126,34 @@ LAYOUTS = [Layout(shard, recompute) for shard in (False, True) for recompute in 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one GPU at the fullest moment of a step."""
+    """Peak bytes on one GPU during a step."""
 
     weights: float
     gradients: float
     optimizer: float
-    gathered: float  # what is whole for a moment: of shards, or cast to bf16
+    gathered: float  # temporary whole tensors: gathered shards, or weights cast to bf16
     activations: float
 
     @property
     def total(self) -> float:
-        """Activations go as gradients come, so only the larger of the two counts."""
+        """Activations are freed while gradients are computed, so only the larger of the two counts."""
         return self.weights + self.optimizer + self.gathered + max(self.activations, self.gradients)
 
 
 def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, cuda: bool = True) -> Memory:
-    """Of a pass over `rows` sequences. `cuda`: Muon works in bfloat16 there, and in float32 on a CPU, which has the
-    whole model in its memory beside the shards."""
+    """For a pass over `rows` sequences. With `cuda` Muon computes in bfloat16; on a CPU in float32, and the whole model
+    is in memory besides the shards."""
     count, share = shape.parameters, ranks if layout.shard else 1
-    cast = 2 * count if work.precision == "bf16" else 0  # autocast keeps the weights it has cast until the pass ends
-    buckets = FP32 * count if ranks > 1 and not layout.shard else 0  # in which DDP sums gradients
+    cast = 2 * count if work.precision == "bf16" else 0  # autocast caches the cast weights until the pass ends
+    buckets = FP32 * count if ranks > 1 and not layout.shard else 0  # DDP's gradient buckets
     gathered = float(cast + buckets)
     if layout.shard and ranks > 1:
         block, embedding = FP32 * shape.block, FP32 * shape.embedding
-        held = cast / shape.layers if layout.recompute else cast  # what a pass keeps of its cast weights is not cut
-        weights = 3 * block + embedding  # a block's, and the next one's as they arrive and as they are unpacked
-        gradients = 2 * block + embedding  # a block's, and packed to be sent
+        held = cast / shape.layers if layout.recompute else cast  # cached cast weights are not sharded
+        weights = 3 * block + embedding  # a block's, and the next one's as received and as unpacked
+        gradients = 2 * block + embedding  # a block's, and packed for sending
         gathered = held + weights + gradients
-        gathered += 0 if cuda else FP32 * count + block  # the whole model; gloo's own copy of what it sends
+        gathered += 0 if cuda else FP32 * count + block  # the whole model; gloo's copy of what it sends
     return Memory(
         weights=FP32 * count / share,
         gradients=FP32 * count / share,
@@ -164,39 +164,39 @@ def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, c
 
 
 def optimizer_bytes(shape: Shape, optimizer: Optimizer, *, cuda: bool) -> float:
-    """Adam keeps two numbers a weight. Muon keeps one, and room for its products: per block, whose matrices have 12
-    widths², twice those and two (four, by way of the Gram matrix) squares of the smaller side for each of six."""
+    """Adam stores two values per weight. Muon stores one, and buffers for its products: per block, whose matrices have
+    12 width² weights, twice those and, for each of six, two (with the Gram matrix four) squares of the smaller side."""
     if optimizer == "adamw":
         return 2 * FP32 * shape.parameters
     squares = 6 * 2 * 2 if cuda else (4 * 2 + 2 * 4) * FP32
-    room = shape.layers * shape.width**2 * (24 * (2 if cuda else FP32) + squares)
-    return FP32 * shape.matrices + 2 * FP32 * shape.embedding + room
+    buffers = shape.layers * shape.width**2 * (24 * (2 if cuda else FP32) + squares)
+    return FP32 * shape.matrices + 2 * FP32 * shape.embedding + buffers
 
 
 def activation_bytes(shape: Shape, layout: Layout, *, tokens: int, precision: Precision) -> float:
-    """What the backward pass needs, and what it has at hand besides when it begins: of the logits the log-probabilities
-    and two gradients, or, if that is more, ten tensors of the width for the first block it comes to."""
+    """What the backward pass needs, and the temporary tensors at its start: log-probabilities of the logits and two
+    gradients, or, if that is more, ten tensors of the width for the last block."""
     block = BLOCK[precision] * shape.width + FP32 * shape.scales
     kept = shape.layers * FP32 * shape.width + block if layout.recompute else shape.layers * block
-    ends = 4 * FP32 * shape.width  # the embedding's norm and dropout, the last norm
+    ends = 4 * FP32 * shape.width  # the embedding's norm and dropout, the final norm
     logits = (3 * FP32 + (2 if precision == "bf16" else 0)) * shape.vocab
     return float(tokens * (kept + ends + max(logits, 10 * FP32 * shape.width)))
 
 
 def step_flops(shape: Shape, layout: Layout, work: Work) -> float:
-    """Two a weight and token forward, four backward, two again where a block is recomputed; attention likewise, at
-    half the context on average since it is causal."""
+    """Two per weight and token in the forward pass, four in the backward pass, two more with activation checkpointing;
+    attention likewise, over half the context on average since it is causal."""
     passes = 8 if layout.recompute else 6
-    attention = shape.layers * 2 * shape.width * work.context / 2  # scores and their sum
+    attention = shape.layers * 2 * shape.width * work.context / 2  # scores, and the weighted sum of values
     return work.batch * work.context * (passes * (shape.matrices + attention) + 6 * shape.embedding)
 
 
 def step_traffic(
     shape: Shape, layout: Layout, *, ranks: int, passes: int, optimizer: Optimizer, cuda: bool = True
 ) -> float:
-    """Bytes a GPU sends in a step. DDP: the gradients once around the ring and back. Shards: in every pass the weights,
-    the blocks' once more on the way back, and the gradients; then Muon's matrices to whom they belong, and back. Gloo,
-    without `cuda`, has no cheaper way to do so than to send gradients as DDP does, and matrices to everybody."""
+    """Bytes that a GPU sends per step. DDP: a ring all-reduce of the gradients. Shards: in every pass an all-gather of
+    the weights, of the blocks' again in the backward pass, and a reduce-scatter of the gradients; then Muon's matrices
+    to their owner and back. Gloo (without `cuda`) has no reduce-scatter and sends matrices to all ranks."""
     part = (ranks - 1) / ranks
     if not layout.shard:
         return 2 * part * FP32 * shape.parameters
@@ -208,12 +208,12 @@ def step_traffic(
 @dataclass(frozen=True)
 class Estimate:
     layout: Layout
-    rows: int  # sequences a GPU takes at once: as many as fit
-    passes: int  # micro-batches of a step: the setting `accumulate`
+    rows: int  # sequences per GPU and micro-batch: as many as fit
+    passes: int  # micro-batches per step: the setting `accumulate`
     memory: Memory
     fits: bool
-    compute: float  # seconds a step
-    network: float  # seconds a step, for the most part at the same time
+    compute: float  # seconds per step
+    network: float  # seconds per step, mostly overlapped with computation
     steps: int
 
     @property

@@ -1,4 +1,4 @@
-"""What happens before the first step: the data is read, checked and tokenised in one pass, the model is built."""
+"""Before the first step: reads, checks and tokenises the data in one pass, and builds the model."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
 
 
 def initial_bundle(plan: Plan, data: Dataset) -> Bundle:
-    """The model before its first step, with its task: from scratch, or made ready from the one it starts from."""
+    """The untrained model with its task: from scratch, or adapted from the model it starts from."""
     kind = tasks.find(plan.task)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
     task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
@@ -154,7 +154,7 @@ def make_source(
 
 
 def _counting(say: Say) -> Callable[[int], None]:
-    """Says every ten seconds how many examples are prepared."""
+    """A callback that reports the number of prepared examples every ten seconds."""
     last = time.monotonic()
 
     def count(examples: int) -> None:
@@ -255,14 +255,14 @@ def estimate(plan: Plan, bundle: Bundle, *, sample: list[Any], examples: float) 
 
 
 def show_plan(plan: Plan, *, say: Say) -> None:
-    """What `--dry-run` says: the check, and the full config."""
+    """Prints what `--dry-run` shows: the check, and the full config."""
     for line in check_plan(plan).summary():
         say(line)
     say(json.dumps(dataclasses.asdict(plan), indent=2))
 
 
 def training_bytes(model: torch.nn.Module, settings: Settings) -> int:
-    """Weights, gradients, and at most two numbers a weight for the optimiser (one for Muon's matrices)."""
+    """Weights, gradients, and at most two values per weight for the optimiser (one for Muon's matrices)."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return weights + trained * (3 + (1 if settings.average else 0))

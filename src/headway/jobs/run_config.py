@@ -1,4 +1,4 @@
-"""A run's plan: everything that decides it, as plain data that is written beside the run."""
+"""`Plan`: the full configuration of a run, saved as training/plan.json."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def saved_plan(folder: str | Path) -> Plan:
     return plan
 
 
-def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
-    """A run goes on with its own settings; whoever asks for others is told which differ."""
-    here, there = _by_name(asked), _by_name(saved)
+def refuse_other(given: Plan, saved: Plan, *, run: str | Path) -> None:
+    """Raises a ConfigError that names the settings in which two plans differ: a resumed run keeps its own."""
+    here, there = _by_name(given), _by_name(saved)
     differing = [
-        f"{name}: {there.get(name)!r} there, {here.get(name)!r} asked for"
+        f"{name}: {there.get(name)!r} there, {here.get(name)!r} given"
         for name in {**there, **here}
         if here.get(name) != there.get(name)
     ]
@@ -137,7 +137,7 @@ def refuse_other(asked: Plan, saved: Plan, *, run: str | Path) -> None:
 
 
 def _by_name(plan: Plan) -> dict[str, Any]:
-    """Settings by the name they have on the command line, what is not set left out."""
+    """Settings by their name on the command line, without those that are not set."""
     sections = {"model": plan.model, "task": plan.options, "train": plan.train}
     out = {name: value for name, value in vars(plan).items() if name not in ("model", "options", "train")}
     out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}

@@ -113,8 +113,8 @@ class Tag(Task):
     def _reading(self, pieces: Sequence[list[int]], window: Window) -> Reading:
         before, after = self.frame.single
         ids, places = list(before), []
-        for word in window.shown:
-            if word in window.asked:
+        for word in window.words:
+            if word in window.predicted:
                 places.append((len(ids), word))
             ids += pieces[word]
         return Reading([*ids, *after], places)

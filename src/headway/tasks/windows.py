@@ -1,5 +1,5 @@
-"""A row of words too long for a model, as windows that overlap: every word is asked about once, in the
-window where it stands farther from the edge."""
+"""Overlapping windows over a sentence that is too long for a model. Every word is predicted in one window,
+the one where it is farther from the edge."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    shown: range  # words the model reads
-    asked: range  # words whose answer counts
+    words: range  # the model's input
+    predicted: range  # words whose prediction counts
 
 
-def windows(sizes: Sequence[int], room: int) -> list[Window]:
-    """`sizes` are the words' lengths in tokens, none larger than `room`; neighbours share about half a window."""
-    ends = [0, *accumulate(sizes)]  # tokens before each word, and in all
-    shown = []
+def windows(sizes: Sequence[int], limit: int) -> list[Window]:
+    """`sizes` are the words' lengths in tokens, none above `limit`. Neighbouring windows overlap by about half."""
+    ends = [0, *accumulate(sizes)]  # tokens before each word, and the total
+    inputs = []
     start = end = 0
     while end < len(sizes):
-        end = bisect_right(ends, ends[start] + room) - 1
-        shown.append(range(start, end))
-        start = bisect_left(ends, ends[end] - room // 2, start + 1)
-    cuts = [0, *((left.stop + right.start) // 2 for left, right in pairwise(shown)), len(sizes)]
-    return [Window(words, range(*cut)) for words, cut in zip(shown, pairwise(cuts), strict=True)]
+        end = bisect_right(ends, ends[start] + limit) - 1
+        inputs.append(range(start, end))
+        start = bisect_left(ends, ends[end] - limit // 2, start + 1)
+    cuts = [0, *((left.stop + right.start) // 2 for left, right in pairwise(inputs)), len(sizes)]
+    return [Window(words, range(*cut)) for words, cut in zip(inputs, pairwise(cuts), strict=True)]

@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[str], bytes], str]] = {
     "a picture": (lambda text: b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20, r"x\.\w+:\d+: "),
     "random bytes": (lambda text: bytes((i * 37 + i // 7) % 251 + 4 for i in range(5000)), r"x\.\w+:\d+: "),
     "a pickle": (lambda text: pickle.dumps(["text", "label"] * 9), r"x\.\w+:\d+: "),
-    "an archive": (lambda text: b"PK\x03\x04" + bytes(60), r"x\.\w+:\d+: "),
+    "an archive": (lambda text: b"PK\x03\x04" + bytes(60), r"x\.\w+: a zip archive|x\.txt:\d+: "),
 }
 
 

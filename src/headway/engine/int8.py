@@ -74,19 +74,19 @@ class Int8Weight:
 
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, in) → (…, out)"""
-        if not self._compiles(x):
-            rounded = x if torch.is_grad_enabled() else round_tokens(x, self.scale.shape[1])
-            return F.linear(rounded, self.dense(x.dtype), bias)
+        if not self._can_compile(x):
+            return F.linear(x, self.dense(x.dtype), bias)
+        if x.numel() >= DEQUANTISE_TOKENS * x.shape[-1]:
+            return F.linear(round_tokens(x, self.scale.shape[1]), self.dense(x.dtype), bias)
         log_compilation()
         from headway.engine.matmul import matmul
 
         y = matmul(x, self.codes, self.scale)
         return y if bias is None else y.add_(bias)
 
-    def _compiles(self, x: Tensor) -> bool:
+    def _can_compile(self, x: Tensor) -> bool:
         plain = x.device.type == "cpu" and x.dtype == torch.float32 and self.codes.is_contiguous()
-        few = x.numel() < DEQUANTISE_TOKENS * x.shape[-1]
-        return plain and few and not torch.is_grad_enabled() and can_compile()
+        return plain and not torch.is_grad_enabled() and can_compile()
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,19 @@ def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:
     raise DataError(f"{folder}: several kinds of {part} files ({names}); name the one you mean.")
 
 
+@lru_cache(maxsize=1 << 20)
+def _file_hash(path: Path, size: int, modified: int) -> str:
+    """Cached: an image's hash decides the split and is compared with those of the others."""
+    return fingerprint(path)
+
+
 def _text(value: Any) -> str:
     if isinstance(value, Path):
-        return fingerprint(value)  # an image is identified by its bytes, whatever its path
+        try:
+            state = value.stat()
+        except OSError as error:
+            raise DataError(f"{value}: cannot be read ({error.strerror}).") from error
+        return _file_hash(value, state.st_size, state.st_mtime_ns)  # an image is identified by its bytes
     if hasattr(value, "tobytes"):  # an array's repr leaves out its middle
         return hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
     return value if isinstance(value, str) else repr(value)

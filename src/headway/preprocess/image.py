@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 MAX_PIXELS = 100_000_000  # a small file may decode to a picture that fills the memory
 MAX_BYTES = 1 << 28  # of a file
+WARNINGS = Lock()  # filters of warnings are global, and pictures are decoded by several threads
 
 
 def open_image(source: Any, *, where: str = "image") -> Image:
@@ -34,17 +36,15 @@ def open_image(source: Any, *, where: str = "image") -> Image:
         return _from_array(source, where=where)
     if not isinstance(source, Path | bytes | Image.Image):
         raise DataError(f"{where}: expected a picture's Path, its bytes or an array, found {type(source).__name__}")
+    data = read_bytes(source) if isinstance(source, Path) else source
     try:
-        data = read_bytes(source) if isinstance(source, Path) else source
-        with warnings.catch_warnings():
+        with WARNINGS, warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_PIXELS is lower
             picture = Image.open(io.BytesIO(data)) if isinstance(data, bytes) else data
-            if picture.width * picture.height > MAX_PIXELS:
-                raise DataError(f"{where}: {picture.width} × {picture.height} is more than {MAX_PIXELS:,} pixels")
-            picture.load()
-            rotated = ImageOps.exif_transpose(picture)
-    except FileNotFoundError as error:
-        raise DataError(f"{where}: no such file") from error
+        if picture.width * picture.height > MAX_PIXELS:
+            raise DataError(f"{where}: {picture.width} × {picture.height} is more than {MAX_PIXELS:,} pixels")
+        picture.load()
+        rotated = ImageOps.exif_transpose(picture)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{where}: not a picture, or a damaged one ({error})") from error
     deep = rotated.mode == "F" or rotated.mode.startswith("I")  # more than eight bits a colour
@@ -60,8 +60,9 @@ def stored_image(source: Any, *, where: str = "image") -> bytes | NDArray[np.uin
         picture = open_image(source, where=where)
         values = np.asarray(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"))
         return values.reshape(*values.shape[:2], -1)
-    open_image(source, where=where)
-    return read_bytes(source) if isinstance(source, Path) else bytes(source)
+    data = read_bytes(source) if isinstance(source, Path) else source
+    open_image(data, where=str(source) if isinstance(source, Path) else where)
+    return bytes(data)
 
 
 def png_bytes(values: NDArray[np.uint8]) -> bytes:
@@ -73,10 +74,15 @@ def png_bytes(values: NDArray[np.uint8]) -> bytes:
 
 def read_bytes(path: Path) -> bytes:
     """The encoded picture, as it is on disk."""
-    if not path.is_file() and path.exists():
-        raise DataError(f"{path}: not a plain file")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    try:
+        if not path.is_file() and path.exists():
+            raise DataError(f"{path}: not a plain file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a picture, or a damaged one ({error})") from error
     if len(data) > MAX_BYTES:
         raise DataError(f"{path}: more than {MAX_BYTES:,} bytes; make the picture smaller")
     return data

@@ -57,10 +57,10 @@ def dequantise(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32
 def round_tokens(x: Tensor, groups: int) -> Tensor:
     """Each token (…, in) rounded to int16 and back, as the compiled product rounds it: both paths then give the same
     result up to the order of the sum, however many tokens a batch has."""
-    largest = x.abs().amax(-1, keepdim=True)
+    largest = torch.linalg.vector_norm(x, torch.inf, dim=-1, keepdim=True)
     limit = min(torch.iinfo(torch.int16).max, (2**31 - 1) // (QMAX * (x.shape[-1] // groups // 8 + 2)))
     factor = torch.where(largest > 0, limit / largest, torch.zeros_like(largest))
-    return (x * factor).round_() * (largest / limit)
+    return (x * factor).round_().mul_(largest / limit)
 
 
 class Int8Weight:

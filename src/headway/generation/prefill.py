@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from headway.data.length_batches import Limits, by_length
 from headway.generation.attention_sinks import visible
 from headway.generation.beam import BeamSearch
 from headway.generation.coverage import CrossAttention
@@ -222,7 +223,8 @@ class PrefillQueue:
         the sources are what is padded."""
         if not self.model.reads_source:
             lengths = [len(job.rows[0]) for job in jobs]
-            for group in similar(lengths, padding=0.0 if self.model.rotary_depends_on_length else PADDING):
+            padding = 0.0 if self.model.rotary_depends_on_length else PADDING
+            for group in by_length(lengths, Limits(padding=padding), longest_first=True):
                 yield Job([jobs[i].entries[0] for i in group])
             return
         kinds: dict[tuple[object, ...], list[Entry]] = {}
@@ -232,21 +234,9 @@ class PrefillQueue:
             shape = source.shape if isinstance(source, Tensor) else None
             kinds.setdefault((len(entry.rows[0]), shape), []).append(entry)
         for entries in kinds.values():
-            for group in similar([entry.source for entry in entries], padding=SOURCE_PADDING):
+            sources = [entry.source for entry in entries]
+            for group in by_length(sources, Limits(padding=SOURCE_PADDING), longest_first=True):
                 yield Job([entries[i] for i in group])
-
-
-def similar(lengths: Sequence[int], *, padding: float) -> list[list[int]]:
-    """Indices in groups, the longest first; the padding of a group is at most a share of its tokens."""
-    groups: list[list[int]] = []
-    longest = tokens = 0
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        tokens += lengths[i]
-        if not groups or longest * (len(groups[-1]) + 1) > (1 + padding) * tokens:
-            groups.append([])
-            longest = tokens = lengths[i]
-        groups[-1].append(i)
-    return groups
 
 
 def padded(rows: Sequence[Sequence[int]], *, device: torch.device) -> tuple[Tensor, Tensor | None]:

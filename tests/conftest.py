@@ -18,22 +18,6 @@ if HAS_TORCH:
     torch.set_num_threads(1)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cov-first-case", action="store_true", help="measure coverage on one case of each test function")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--cov-first-case` the other cases of a parametrized test run without a tracer."""
-    if not config.getoption("--cov-first-case"):
-        return
-    seen: set[str] = set()
-    for item in items:
-        function = item.nodeid.partition("[")[0]
-        if function in seen:
-            item.add_marker("no_cover")
-        seen.add(function)
-
-
 @pytest.fixture(autouse=True)
 def fixed_seeds() -> None:
     random.seed(0)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.layers.context import Context
 from headway.layers.positions import (
     LearnedConfig,
     LearnedPositions,
@@ -190,9 +191,9 @@ def test_rows_with_pasts_of_their_own_have_biases_of_their_own(layer: torch.nn.M
 
 
 def test_relative_keys_score_each_distance_by_the_query() -> None:
-    layer = RelativeKeyConfig(max_distance=2).build(2, 4)
+    layer = RelativeKeyConfig(max_distance=2).build(2, 4, width=8)
     q, k = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
-    got = layer(q, k, positions_of(5, device=CPU))
+    got = layer(q, k, Context(positions=positions_of(5, device=CPU)), None)
     for i in range(5):
         for j in range(5):
             relative = layer.table.weight[max(-2, min(2, j - i)) + 2]

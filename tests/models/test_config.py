@@ -5,25 +5,31 @@ import json
 import math
 import types
 import typing
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
+from headway.layers.embeddings import PatchConfig
+from headway.layers.rotary import RotaryConfig, RotaryScaling
 from headway.layers.score_bias import RelativeBiasConfig
 from headway.models.build import build
 from headway.models.config import (
     DecoderConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    LayerConfig,
     ModelConfig,
     StackConfig,
     to_dict,
     validate,
 )
 from headway.models.presets import transformer_2017
+from headway.models.recipes import Size, decoder, encoder_decoder
 from headway.validation import from_dict
 
 
@@ -164,3 +170,53 @@ def test_good_configs_pass() -> None:
     validate(example())
     for path, value in (("start_id", 0), ("encoder.stack.layers", 0), ("encoder.stack.per_layer", [{}])):
         validate(from_dict(EncoderDecoderConfig, changed(path, value)))
+
+
+ROTARY = {
+    "theta": [0.0, 1.0, -5.0],
+    "share": [0.0, -1.0, 1.5, 1e308, 0.4],
+    "scaling": [
+        RotaryScaling("yarn", original_length=0),
+        RotaryScaling("yarn", original_length=16, beta_fast=0.0),
+        RotaryScaling("yarn", original_length=16, beta_slow=1e-320),
+        RotaryScaling("yarn", original_length=16, mscale=1.0, mscale_all_dim=-10.0),
+        RotaryScaling("linear", factor=0.0),
+        RotaryScaling("dynamic", factor=2.0, original_length=0),
+        RotaryScaling("llama3", factor=2.0, low_freq_factor=4.0, high_freq_factor=4.0),
+        RotaryScaling("longrope", original_length=16, short_factor=(1.0,), long_factor=(1.0,) * 4),
+    ],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in ROTARY.items() for value in values])
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_rotary_values_without_angles_are_refused(field, value, per_layer):
+    config = decoder(Size(width=16, layers=2, heads=2), "modern", vocab=20, context=32)
+    rotary = RotaryConfig(**{field: value})
+    if per_layer:
+        stack = replace(config.stack, per_layer=(LayerConfig(rotary=rotary), LayerConfig()))
+    else:
+        attention = replace(config.stack.block.attention, rotary=rotary)
+        stack = replace(config.stack, block=replace(config.stack.block, attention=attention))
+    with pytest.raises(ConfigError, match=rf"rotary\.{field}"):
+        build(replace(config, stack=stack))
+
+
+def test_distances_without_buckets_and_starts_outside_the_vocabulary_are_refused():
+    pair = encoder_decoder(Size(width=16, layers=1, heads=2), "classic", vocab=20, context=32, start_id=1)
+    with pytest.raises(ConfigError, match="start_id is 20: the vocabulary has 20 tokens"):
+        build(replace(pair, start_id=20))
+    for causal, few, enough in ((True, 1, 2), (False, 3, 4)):
+        stack = StackConfig(pair.encoder.stack.block, 1, causal=causal, score_bias=RelativeBiasConfig(few))
+        with pytest.raises(ConfigError, match=rf"score_bias\.buckets is {few}"):
+            build(replace(pair.encoder, stack=stack))
+        model = build(replace(pair.encoder, stack=replace(stack, score_bias=RelativeBiasConfig(enough)))).eval()
+        assert model(torch.tensor([[1, 2, 3]])).hidden.isfinite().all()
+
+
+def test_a_picture_of_absurd_size_is_refused():
+    """Found by the fuzzer: a number that torch cannot take."""
+    embedding = PatchConfig(width=8, image=(8, 8), patch=(4, 4), channels=1)
+    validate(embedding)
+    with pytest.raises(ConfigError, match="image has a value larger than any model"):
+        validate(replace(embedding, image=(8, 10**400)))

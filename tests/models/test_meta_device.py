@@ -11,7 +11,16 @@ from headway.layers.norms import NormConfig
 from headway.layers.rotary import RotaryConfig, RotaryScaling
 from headway.models.build import build
 from headway.models.config import ClassifyHeadConfig, LanguageHeadConfig, LayerConfig, TokenHeadConfig
-from headway.models.recipes import Size, decoder, encoder, encoder_decoder, recurrent, vision
+from headway.models.recipes import (
+    Size,
+    decoder,
+    encoder,
+    encoder_decoder,
+    recurrent,
+    recurrent_decoder,
+    recurrent_encoder,
+    vision,
+)
 
 SIZE = Size(width=16, layers=2, heads=2)
 META = torch.device("meta")
@@ -28,11 +37,14 @@ ENCODERS = {
     "classify": encoder(SIZE, "classic", vocab=20, segments=2, head=ClassifyHeadConfig(3, pool="mean")),
     "classify by the last": encoder(SIZE, "modern", vocab=20, head=ClassifyHeadConfig(3, pool="last")),
     "tag": encoder(SIZE, "modern", vocab=20, head=TokenHeadConfig(3)),
+    "recurrent": recurrent_encoder(SIZE, vocab=20, head=TokenHeadConfig(3), cell="lstm"),
     "batch norm": with_block(encoder(SIZE, "classic", vocab=20), norm=NormConfig("batch")),
 }
 SOURCES = {
     "translator": encoder_decoder(SIZE, "modern", vocab=20, context=32, start_id=1),
     "recurrent": recurrent(SIZE, vocab=20, start_id=1),
+    "lstm-luong": recurrent(SIZE, vocab=20, start_id=1, name="lstm-luong"),
+    "rnn": recurrent(SIZE, vocab=20, start_id=1, name="rnn"),
 }
 
 
@@ -105,6 +117,25 @@ def test_rows_of_a_model_with_a_source_step_join_and_leave(name: str) -> None:
     cache.append_rows(other)
     cache.select([2, 0, 0])
     assert model.step(ids(3, 2), cache, lengths=[2, 1, 1]).shape == (3, 20)
+
+
+def test_a_carried_state_and_scheduled_sampling() -> None:
+    model = on_meta(recurrent_decoder(SIZE, vocab=20, cell="lstm"), training=True)
+    slots = torch.zeros(2, 4, device=META)
+    for _ in range(2):
+        model(ids(2, 6), read_slots=slots, write_slots=slots).logits.sum().backward()
+    model = on_meta(SOURCES["recurrent"], training=True)
+    model(ids(2, 6), decoder_ids=ids(2, 4), forced=mask(2, 4)).logits.sum().backward()
+
+
+@torch.no_grad()
+def test_rows_of_a_recurrent_decoder_step_join_and_leave() -> None:
+    model = on_meta(recurrent_decoder(SIZE, vocab=20, cell="gru"), training=False)
+    cache, other = model.new_cache(2), model.new_cache(1)
+    assert model.step(ids(2, 5), cache, lengths=[5, 3]).shape == (2, 20)
+    cache.append_rows(other)
+    cache.select([2, 0])
+    assert model.step(ids(2, 3), cache, every=True).shape == (2, 3, 20)
 
 
 def test_reading_a_value_back_fails_here() -> None:

@@ -12,8 +12,10 @@ from torch import Tensor
 from headway import inspect
 from headway.layers import masks
 from headway.layers.attend import attention_weights
+from headway.layers.embeddings import PatchConfig
 from headway.models.build import build
 from headway.models.config import ModelConfig, to_dict
+from headway.models.init import initialise
 from headway.validation import from_dict
 
 
@@ -105,6 +107,29 @@ def test_a_condition_goes_through_a_model(config: Any) -> None:
     assert not torch.allclose(one, other, atol=1e-3)
     names = set(build(config).state_dict())
     assert not any("modulation" in name for name in names)
+
+
+@pytest.mark.parametrize("recipe", ["modern", "classic"])
+def test_a_modulated_model_begins_to_learn(recipe: Any) -> None:
+    """Its gates begin at zero, so the weights before them must not."""
+    model, ids, condition = build(with_block(DECODER, condition=5)), torch.randint(20, (2, 4)), torch.randn(2, 5)
+    initialise(model, recipe, seed=0)
+    embedded = model.embedding(ids).x
+    torch.testing.assert_close(
+        model.stack(model.embedding(ids), condition=condition), model.stack.finish(embedded, None)
+    )
+    model(ids, condition=condition).hidden.square().sum().backward()
+    for block in model.stack.blocks:
+        assert block.modulation.project.weight.grad.abs().sum() > 0
+
+
+def test_patches_without_a_class_token() -> None:
+    config = PatchConfig(8, image=(6, 4), patch=(2, 2), channels=1)
+    with_token, without = config.build(), replace(config, class_token=False).build()
+    without.project.load_state_dict(with_token.project.state_dict())
+    assert without.first is None and without.positions.shape == (1, 6, 8)
+    images = torch.randn(2, 1, 6, 4)
+    torch.testing.assert_close(without(images).x, with_token(images).x[:, 1:])
 
 
 @torch.no_grad()

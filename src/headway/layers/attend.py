@@ -33,7 +33,7 @@ def attend(
     plain = mask.allowed is None and bias is None and queries == keys
     if mask.sequence_lengths is not None and plain and len(q) == 1:
         return _attend_sequences(q, k, v, mask=mask, scale=scale, dropout=dropout)
-    if mask.causal and plain and mask.sequence_lengths is None:
+    if mask.causal and plain and mask.sequence_lengths is None and mask.window is None:
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
@@ -53,7 +53,7 @@ def _attend_sequences(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: flo
     out = []
     for (length, count), *parts in zip(runs, *(x[0].split(sizes, dim=1) for x in (q, k, v)), strict=True):
         batch = [part.unflatten(1, (count, length)).transpose(0, 1) for part in parts]  # (sequence, head, length, d)
-        z = attend(*batch, mask=Mask(causal=mask.causal), scale=scale, dropout=dropout)
+        z = attend(*batch, mask=Mask(causal=mask.causal, window=mask.window), scale=scale, dropout=dropout)
         out.append(z.transpose(0, 1).flatten(1, 2))  # (head, sequence · length, d)
     return torch.cat(out, dim=1)[None]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
-from headway.layers.attend import attend, attention_weights, repeat_groups, softmax
+from headway.layers.attend import attend, attention_weights, repeat_groups, score_scale, softmax
 from headway.layers.cache import LayerCache
 from headway.layers.context import Context
 from headway.layers.dropout import drop
@@ -27,7 +28,8 @@ class AttentionConfig:
     kv_heads: int | None = None  # None: as many as query heads
     bias: str = "qkvo"  # which of the four projections have a bias
     rotary: RotaryConfig | None = None
-    qk_norm: NormConfig | None = None  # on each head's query and key, before rotary
+    qk_norm: NormConfig | None = None  # on queries and keys, before rotary
+    qk_norm_over: Literal["head", "heads"] = "head"  # the numbers of one head, or of all heads together (OLMo 2)
     scale: float | None = None  # None: 1/√head_size
     dropout: float = 0.0  # on the weights
     score_bias: ScoreBiasConfig | None = None  # depends on q, k and position
@@ -43,16 +45,19 @@ class Attention(nn.Module):
         self.key = Linear(width, kv_inner, bias="k" in config.bias)
         self.value = Linear(width, kv_inner, bias="v" in config.bias)
         self.output = Linear(inner, width, bias="o" in config.bias)
-        self.query_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
-        self.key_norm = config.qk_norm.build(config.head_size) if config.qk_norm else None
-        self.score_bias = config.score_bias.build(config.heads, config.head_size) if config.score_bias else None
+        each_head = config.qk_norm_over == "head"
+        self.query_norm = config.qk_norm.build(config.head_size if each_head else inner) if config.qk_norm else None
+        self.key_norm = config.qk_norm.build(config.head_size if each_head else kv_inner) if config.qk_norm else None
+        self.score_bias: nn.Module | None = None
+        if config.score_bias is not None:
+            self.score_bias = config.score_bias.build(config.heads, config.head_size, width=width)
         self.q, self.k, self.v, self.scores, self.weights, self.z = (Tap() for _ in range(6))
 
     def forward(self, x: Tensor, context: Context, *, cache: LayerCache | None = None) -> Tensor:
-        """`x` is (batch, query, width). Keys and values are computed from x, or for cross-attention from
-        `context.memory`, once per source if there is a cache."""
+        """`x` is (batch, query, width). Keys and values are computed from x or, if given, `context.source`; for
+        cross-attention from `context.memory`, once per source if there is a cache."""
         q = self.q(self._norm_and_rotate(self.query(add(x, context.query_key_positions)), self.query_norm, context))
-        if self.cross and cache is not None and cache.columns:
+        if cache is not None and (cache.fixed or (self.cross and cache.columns)):
             k, v = cache.keys, cache.values
         else:
             k, v = self.keys_and_values(x, context)
@@ -69,7 +74,7 @@ class Attention(nn.Module):
 
     def keys_and_values(self, x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Both (batch, kv_head, key, head_size)."""
-        source, positions = x, context.query_key_positions
+        source, positions = x if context.source is None else context.source, context.query_key_positions
         if self.cross:
             assert context.memory is not None
             source, positions = context.memory, context.memory_positions
@@ -82,11 +87,15 @@ class Attention(nn.Module):
     def bias(self, q: Tensor, k: Tensor, context: Context) -> Tensor | None:
         """What is added to the scores, broadcasting to (batch, head, query, key)."""
         if self.cross:
-            return None
+            return context.memory_bias
         if self.score_bias is None:
             return context.bias
-        assert context.positions is not None
-        return add(self.score_bias(q, k, context.positions), context.bias)
+        return add(self.score_bias(q, k, context, self), context.bias)
+
+    @property
+    def score_scale(self) -> float:
+        """What the products of queries and keys are multiplied by."""
+        return score_scale(self.config.head_size, self.config.scale)
 
     def scores_and_weights(
         self,
@@ -116,6 +125,8 @@ class Attention(nn.Module):
         return x.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
 
     def _norm_and_rotate(self, x: Tensor, norm: nn.Module | None, context: Context) -> Tensor:
+        if norm is not None and self.config.qk_norm_over == "heads":
+            x, norm = norm(x), None
         x = self._split(x)
         if norm is not None:
             x = norm(x)

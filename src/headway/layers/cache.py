@@ -8,6 +8,7 @@ zero or left over from longer rows; masks keep them out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -86,6 +87,30 @@ class LayerCache:
     def truncate(self, columns: int) -> None:
         self.columns = min(self.columns, columns)
 
+    @property
+    def fixed(self) -> bool:
+        """Whether attention reads what is here and computes no further keys and values."""
+        return False
+
+
+class SharedCache(LayerCache):
+    """Keys and values of several passes through one layer: the first computes them and the others read them."""
+
+    def __init__(self, inner: LayerCache | None = None, positions: Positions | None = None):
+        """`inner`, if any, holds the past, to which the new ones are appended at `positions`."""
+        super().__init__()
+        self.inner, self.positions = inner, positions
+
+    @property
+    def fixed(self) -> bool:
+        return self._keys is not None
+
+    def append(self, keys: Tensor, values: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
+        if self.inner is not None:
+            keys, values = self.inner.append(keys, values, self.positions)
+        self._keys, self._values, self.columns = keys, values, keys.shape[2]
+        return keys, values
+
 
 def _resized(buffer: Tensor | None, like: Tensor, size: int, used: int) -> Tensor:
     out = like.new_zeros(*like.shape[:2], size, like.shape[3])
@@ -106,6 +131,19 @@ class BlockCache(NamedTuple):
 
     attention: LayerCache | None
     cross: LayerCache | None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a decoder reads of sources: the encoder's output."""
+
+    memory: Tensor  # (row, source, width)
+    padding_mask: Tensor | None = None  # (row, source), True = real
+    positions: Tensor | None = None  # (row, source, width), added to the inputs of the cross-attention's keys
+
+    def __len__(self) -> int:
+        """Length of the sources."""
+        return self.memory.shape[1]
 
 
 class KeyValueCache:

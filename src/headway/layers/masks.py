@@ -16,11 +16,12 @@ from torch import Tensor
 class Mask:
     """`allowed` broadcasts to (batch, head, query, key); None allows everything. `causal` adds the triangle, aligned
     so that the last query is the last key. `sequence_lengths` are the lengths of sequences laid end to end in one row,
-    which do not attend to each other."""
+    which do not attend to each other; with `window`, their queries attend to keys less than so many tokens away."""
 
     allowed: Tensor | None = None
     causal: bool = False
     sequence_lengths: tuple[int, ...] | None = None
+    window: int | None = None
 
     def __and__(self, other: Mask) -> Mask:
         if self.allowed is None or other.allowed is None:
@@ -28,10 +29,12 @@ class Mask:
         else:
             allowed = self.allowed & other.allowed
         lengths = self.sequence_lengths or other.sequence_lengths
-        return Mask(allowed, causal=self.causal or other.causal, sequence_lengths=lengths)
+        sizes = [size for size in (self.window, other.window) if size is not None]
+        causal = self.causal or other.causal
+        return Mask(allowed, causal=causal, sequence_lengths=lengths, window=min(sizes, default=None))
 
     def __or__(self, other: Mask) -> Mask:
-        if self.causal or other.causal or self.sequence_lengths or other.sequence_lengths:
+        if any(mask.causal or mask.sequence_lengths or mask.window for mask in (self, other)):
             raise ValueError("`|` needs masks of known size: call .tensor(queries, keys, device) on the others first")
         if self.allowed is None or other.allowed is None:
             return Mask()
@@ -41,13 +44,13 @@ class Mask:
         """The mask as a bool tensor, or None when everything is allowed."""
         allowed = self.allowed
         if self.sequence_lengths is not None:
-            number = torch.repeat_interleave(
-                torch.arange(len(self.sequence_lengths), device=device),
-                torch.tensor(self.sequence_lengths, device=device),
-                output_size=sum(self.sequence_lengths),
-            )  # (key)
+            number = sequence_numbers(self.sequence_lengths, device)  # (key)
             same = number[-queries:, None] == number[None]  # (query, key)
             allowed = same if allowed is None else same & allowed
+        if self.window is not None and keys > self.window:
+            place = torch.arange(keys, device=device)
+            near = (place[-queries:, None] - place).abs() < self.window  # (query, key)
+            allowed = near if allowed is None else near & allowed
         if not self.causal or queries == 1:
             return allowed
         triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)  # (query, key)
@@ -56,6 +59,12 @@ class Mask:
 
 NO_MASK = Mask()
 CAUSAL = Mask(causal=True)
+
+
+def sequence_numbers(lengths: tuple[int, ...], device: torch.device) -> Tensor:
+    """The number of the sequence that each token belongs to, (length), for sequences laid end to end."""
+    numbers = torch.arange(len(lengths), device=device)
+    return torch.repeat_interleave(numbers, torch.tensor(lengths, device=device), output_size=sum(lengths))
 
 
 def padding(padding_mask: Tensor) -> Mask:

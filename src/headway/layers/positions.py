@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.layers.linear import TokenTable
@@ -131,3 +132,9 @@ def sinusoids(
     table = angle.new_empty(*positions.shape, width)
     table[..., 0::2], table[..., 1::2] = sin, cos
     return table.float()
+
+
+def resized_grid(vectors: Tensor, grid: tuple[int, int], size: tuple[int, int]) -> Tensor:
+    """Vectors of a grid of patches, (n, row · column, width), for a grid of another size, by bicubic interpolation."""
+    plane = vectors.transpose(1, 2).unflatten(2, grid)  # (n, width, row, column)
+    return F.interpolate(plane, size=size, mode="bicubic", align_corners=False).flatten(2).transpose(1, 2)

@@ -31,6 +31,26 @@ class RotaryScaling:
     short_factor: tuple[float, ...] = ()  # longrope
     long_factor: tuple[float, ...] = ()
 
+    def problem(self, size: int) -> str | None:
+        """As `RotaryConfig.problem`, for `size` rotated numbers."""
+        least, most = 1e-3, 1e6
+        for name in ("factor", "beta_fast", "beta_slow"):
+            if not least <= getattr(self, name) <= most:
+                return f"{name} is {getattr(self, name)}: it must be from {least} to {most:.0f}"
+        for name in ("mscale", "mscale_all_dim"):
+            if (getattr(self, name) or 0) < 0:
+                return f"{name} is {getattr(self, name)}: it must not be negative"
+        if self.kind in ("dynamic", "yarn", "longrope") and self.original_length < 2:
+            return f"original_length is {self.original_length}: it must be at least 2"
+        if self.kind == "dynamic" and size < 4:
+            return f"kind is dynamic: it needs at least 4 rotated numbers, not {size}"
+        if self.kind == "llama3" and not self.high_freq_factor > self.low_freq_factor > 0:
+            return f"high_freq_factor is {self.high_freq_factor}: it must be above low_freq_factor, which is above 0"
+        for name in ("short_factor", "long_factor"):
+            if self.kind == "longrope" and len(getattr(self, name)) != size // 2:
+                return f"{name} has {len(getattr(self, name))} numbers: it must have {size // 2}, one a pair"
+        return None
+
 
 @dataclass(frozen=True)
 class RotaryConfig:
@@ -42,6 +62,18 @@ class RotaryConfig:
     def depends_on_length(self) -> bool:
         """Whether the angles of a token change with the length of its row."""
         return self.scaling is not None and self.scaling.kind in ("dynamic", "longrope")
+
+    def problem(self, head_size: int) -> str | None:
+        """Why no angles follow from these values, or None; the first words are the field."""
+        if not self.theta > 1:
+            return f"theta is {self.theta}: it must be above 1"
+        if not 0 < self.share <= 1:
+            return f"share is {self.share}: it must be above 0 and at most 1"
+        size = int(head_size * self.share)
+        if size < 2 or size % 2:
+            return f"share is {self.share}: {size} of the {head_size} numbers of a head cannot be rotated in pairs"
+        problem = None if self.scaling is None else self.scaling.problem(size)
+        return problem and f"scaling.{problem}"
 
 
 class Rotary:

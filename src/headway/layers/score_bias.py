@@ -2,20 +2,27 @@
 
 A bias by position alone is computed once per pass and shared by all layers of a stack (StackConfig.score_bias). A bias
 that also depends on the queries and keys belongs to a layer's attention (AttentionConfig.score_bias); to add one, write
-its config with `build(heads, head_size)`, its module with `forward(q, k, positions)`, and a name in `ScoreBiasConfig`.
+its config with `build(heads, head_size, width=…)`, its module with `forward(q, k, context, attention)`, where `context`
+is what the layers share in a pass and `attention` the layer, and a name in `ScoreBiasConfig`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from headway.layers.linear import TokenTable
 from headway.layers.positions import Positions
+from headway.layers.relative import DisentangledConfig
+from headway.layers.transformer_xl import TransformerXLConfig
+
+if TYPE_CHECKING:
+    from headway.layers.attention import Attention
+    from headway.layers.context import Context
 
 # ---------------------------------------------------------------------------------------- by position alone
 
@@ -24,6 +31,11 @@ from headway.layers.positions import Positions
 class RelativeBiasConfig:
     buckets: int = 32
     max_distance: int = 128
+
+    def problem(self, *, causal: bool) -> str | None:
+        """Why distances have no buckets, or None."""
+        least = 2 if causal else 4
+        return None if self.buckets >= least else f"buckets is {self.buckets}: it must be at least {least}"
 
     def build(self, heads: int, *, causal: bool) -> RelativeBias:
         return RelativeBias(heads, self, causal=causal)
@@ -87,7 +99,7 @@ class RelativeKeyConfig:
     max_distance: int
     kind: Literal["relative_key"] = "relative_key"
 
-    def build(self, heads: int, head_size: int) -> RelativeKeyBias:
+    def build(self, heads: int, head_size: int, *, width: int) -> RelativeKeyBias:
         return RelativeKeyBias(head_size, self)
 
 
@@ -97,10 +109,12 @@ class RelativeKeyBias(nn.Module):
         self.table = TokenTable(2 * config.max_distance + 1, head_size)
         self.max_distance, self.scale = config.max_distance, 1 / math.sqrt(head_size)
 
-    def forward(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:  # → (batch, head, query, key)
+    def forward(self, q: Tensor, k: Tensor, context: Context, attention: Attention) -> Tensor:
+        """→ (batch, head, query, key)"""
         by_distance = q @ self.table.weight.T * self.scale  # (batch, head, query, 2 · max_distance + 1)
-        clipped = (-positions.distances()).clamp(-self.max_distance, self.max_distance) + self.max_distance
+        assert context.positions is not None
+        clipped = (-context.positions.distances()).clamp(-self.max_distance, self.max_distance) + self.max_distance
         return by_distance.gather(-1, clipped.expand(*q.shape[:-1], k.shape[-2]))
 
 
-ScoreBiasConfig = RelativeKeyConfig
+ScoreBiasConfig = RelativeKeyConfig | DisentangledConfig | TransformerXLConfig

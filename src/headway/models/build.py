@@ -5,20 +5,32 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from headway.models.bilm import BiLM
 from headway.models.config import (
+    BiLMConfig,
     DecoderConfig,
+    DetectorConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    FlowConfig,
     ModelConfig,
     RecurrentConfig,
+    RecurrentDecoderConfig,
+    RecurrentEncoderConfig,
+    TwoStreamConfig,
     validate,
 )
 from headway.models.decoder import Decoder
+from headway.models.detector import Detector
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.flow import FlowModel
 from headway.models.recurrent import RecurrentEncoderDecoder
+from headway.models.recurrent_stack import RecurrentDecoder, RecurrentEncoder
+from headway.models.two_stream import TwoStream
 
-Model = Encoder | Decoder | EncoderDecoder | RecurrentEncoderDecoder
+Recurrent = RecurrentEncoder | RecurrentDecoder | RecurrentEncoderDecoder
+Model = Encoder | Decoder | EncoderDecoder | Recurrent | FlowModel | Detector | TwoStream | BiLM
 
 
 def build(config: ModelConfig, *, device: str | torch.device | None = None) -> Model:
@@ -34,6 +46,18 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
                 return EncoderDecoder(config)
             case RecurrentConfig():
                 return RecurrentEncoderDecoder(config)
+            case RecurrentEncoderConfig():
+                return RecurrentEncoder(config)
+            case RecurrentDecoderConfig():
+                return RecurrentDecoder(config)
+            case FlowConfig():
+                return FlowModel(config)
+            case DetectorConfig():
+                return Detector(config)
+            case BiLMConfig():
+                return BiLM(config)
+            case TwoStreamConfig():
+                return TwoStream(config)
 
 
 def tensor_names(model: nn.Module) -> list[str]:

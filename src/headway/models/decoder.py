@@ -43,6 +43,10 @@ class Decoder(Model):
         return self.config.context
 
     @property
+    def packs_sequences(self) -> bool:
+        return not self.rotary_depends_on_length
+
+    @property
     def rotary_depends_on_length(self) -> bool:
         return any(rotary.depends_on_length for rotary in self.stack.rotaries)
 

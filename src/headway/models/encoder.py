@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from headway.layers.embeddings import Embedded
+from headway.layers.embedded import Embedded
 from headway.layers.masks import Mask
 from headway.models.config import EncoderConfig
 from headway.models.heads import apply_head, build_head
+from headway.models.mask_decoder import MaskDecoder
 from headway.models.outputs import Output
 from headway.models.protocol import Inputs, Model, Part
 from headway.models.stack import Stack, packed
@@ -30,8 +31,24 @@ class Encoder(Model):
         return self.config.embedding.inputs
 
     @property
+    def image_channels(self) -> int | None:
+        return self.embedding.config.channels if self.inputs == "image" else None
+
+    @property
     def max_length(self) -> int | None:
-        return self.config.embedding.max_length
+        limits = [self.config.embedding.max_length]
+        if self.mask_decoder is not None:
+            limits.append(self.config.head.mask_decoder.positions.count)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def segments(self) -> int:
+        return 2 if self.config.stack.compares_segments else super().segments
+
+    @property
+    def mask_decoder(self) -> MaskDecoder | None:
+        """What takes the place of the stack's last block where the head predicts masked tokens."""
+        return getattr(self.head, "mask_decoder", None)
 
     def forward(
         self,
@@ -46,7 +63,11 @@ class Encoder(Model):
         condition: Tensor | None = None,
     ) -> Output:
         embedded = self.embed(inputs, padding_mask=padding_mask, segments=segments, positions=positions)
-        hidden = self.stack(embedded, mask=packed(mask, sequence_lengths, causal=False), condition=condition)
+        mask, decoder = packed(mask, sequence_lengths, causal=False), self.mask_decoder
+        if decoder is None:
+            hidden = self.stack(embedded, mask=mask, condition=condition)
+        else:
+            hidden = decoder(self.stack, embedded, mask=mask)
         return apply_head(
             self.head, hidden, self.token_table, padding_mask=embedded.padding_mask, logit_positions=logit_positions
         )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from headway.layers.cache import KeyValueCache
+from headway.layers.cache import Encoded, KeyValueCache
 from headway.layers.masks import Mask
 from headway.models.config import EncoderDecoderConfig
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
+from headway.models.heads import apply_head
 from headway.models.outputs import Output
 from headway.models.protocol import HeadKind, Inputs, Model, Part
 
@@ -101,17 +102,28 @@ class EncoderDecoder(Model):
             memory_positions=source.query_key_positions,
         )
         output.memory = memory
+        output.memory_logits = apply_head(self.encoder.head, memory, None, padding_mask=source.padding_mask).logits
         return output
 
     def encode_to_cache(
         self, inputs: Tensor, *, padding_mask: Tensor | None = None, capacity: int = 0
     ) -> KeyValueCache:
         """Encodes the source once; `step` then needs only the cache."""
-        cache = self.decoder.new_cache(len(inputs), capacity=capacity)
+        return self.new_cache(self.encode(inputs, padding_mask=padding_mask), capacity=capacity)
+
+    def encode(self, inputs: Tensor, *, padding_mask: Tensor | None = None) -> Encoded:
+        """The encoder's output, for as many caches as are wanted."""
         source = self.encoder.embed(inputs, padding_mask=padding_mask)
-        cache.memory, cache.memory_padding_mask = self.encoder.stack(source), source.padding_mask
-        if source.query_key_positions is not None:
-            cache.memory_positions = source.query_key_positions.expand(len(inputs), -1, -1)
+        positions = source.query_key_positions
+        if positions is not None:
+            positions = positions.expand(len(inputs), -1, -1)
+        return Encoded(self.encoder.stack(source), source.padding_mask, positions)
+
+    def new_cache(self, encoded: Encoded, *, capacity: int = 0) -> KeyValueCache:
+        """An empty cache whose rows attend to these sources."""
+        cache = self.decoder.new_cache(len(encoded.memory), capacity=capacity)
+        cache.memory, cache.memory_padding_mask = encoded.memory, encoded.padding_mask
+        cache.memory_positions = encoded.positions
         return cache
 
     def step(

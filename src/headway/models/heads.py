@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +16,18 @@ from headway.layers.feedforward import ACTIVATIONS
 from headway.layers.linear import Linear
 from headway.models.config import (
     ClassifyHeadConfig,
+    DetectHeadConfig,
     HeadConfig,
     LanguageHeadConfig,
     PoolerConfig,
     TokenHeadConfig,
+    TransformConfig,
 )
-from headway.models.outputs import Output
+from headway.models.mask_decoder import MaskDecoder
+from headway.models.outputs import DetectionOutput, Output
+
+BOX_LAYERS = 3  # of the MLP that gives a box
+RARE = -math.log(99)  # first logit of a class that each query has by itself: one in a hundred (Lin et al. 2017)
 
 
 class Head(nn.Module, ABC):
@@ -33,11 +42,10 @@ class LanguageHead(Head):
     def __init__(self, width: int, vocab: int, config: LanguageHeadConfig):
         super().__init__()
         self.scale = config.scale
-        self.dense = Linear(width, width) if config.transform else None
-        self.norm = config.transform.norm.build(width) if config.transform else None
-        self.activation = ACTIVATIONS[config.transform.activation] if config.transform else None
+        self.dense, self.activation, self.norm = transform(width, config.transform)
         self.project = None if config.tied else Linear(width, vocab, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab)) if config.bias else None
+        self.mask_decoder = MaskDecoder(width, config.mask_decoder) if config.mask_decoder else None
 
     def forward(
         self,
@@ -61,25 +69,39 @@ class ClassifyHead(Head):
     def __init__(self, width: int, config: ClassifyHeadConfig):
         super().__init__()
         self.pool, self.dropout, self.dense_dropout = config.pool, config.dropout, config.dense_dropout
-        self.dense = Linear(width, width) if config.dense else None
+        self.dense = Linear(width, width, bias=config.dense_bias) if config.dense else None
         self.activation = ACTIVATIONS[config.dense] if config.dense else None
+        self.norm = config.norm.build(width) if config.norm else None
         self.project = Linear(width, config.labels, bias=config.bias)
+        self.distilled = Linear(width, config.labels, bias=config.bias) if config.distilled else None
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
-        pooled = pool(hidden, padding_mask, self.pool)  # (batch, width)
+        late = self.pool == "late"
+        x = hidden if late else pool(hidden, padding_mask, self.pool)  # (batch, width), or late (batch, length, width)
         if self.dense is not None and self.activation is not None:
-            pooled = self.activation(self.dense(_drop(pooled, self) if self.dense_dropout else pooled))
-        return Output(hidden, logits=self.project(_drop(pooled, self)), pooled=pooled)  # (batch, labels)
+            x = self.activation(self.dense(_drop(x, self) if self.dense_dropout else x))
+        if self.norm is not None:
+            x = self.norm(x)
+        logits = self.project(_drop(x, self))
+        if self.distilled is not None:
+            logits = (logits + self.distilled(_drop(hidden[:, 1], self))) / 2
+        if late:
+            logits, x = pool(logits, padding_mask, "mean"), pool(x, padding_mask, "mean")
+        return Output(hidden, logits=logits, pooled=x)  # (batch, labels)
 
 
 class TokenHead(Head):
     def __init__(self, width: int, config: TokenHeadConfig):
         super().__init__()
         self.dropout = config.dropout
+        self.dense, self.activation, self.norm = transform(width, config.transform)
         self.project = Linear(width, config.labels, bias=config.bias)
 
     def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
-        return Output(hidden, logits=self.project(_drop(hidden, self)))  # (batch, length, labels)
+        x = hidden
+        if self.dense is not None and self.activation is not None and self.norm is not None:
+            x = self.norm(self.activation(self.dense(x)))
+        return Output(hidden, logits=self.project(_drop(x, self)))  # (batch, length, labels)
 
 
 class Pooler(Head):
@@ -109,6 +131,45 @@ class Pooler(Head):
         return output
 
 
+class MLP(nn.Module):
+    """Linear layers with a ReLU between them."""
+
+    def __init__(self, width: int, outputs: int, *, layers: int):
+        super().__init__()
+        sizes = [width] * layers + [outputs]
+        self.layers = nn.ModuleList(Linear(into, out) for into, out in pairwise(sizes))
+
+    @property
+    def last(self) -> Linear:
+        layer = self.layers[-1]
+        assert isinstance(layer, Linear)
+        return layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        return self.last(x)
+
+
+class DetectHead(Head):
+    def __init__(self, width: int, config: DetectHeadConfig):
+        super().__init__()
+        self.config = config
+        self.classes = MLP(width, config.labels + config.no_object, layers=config.class_layers)
+        self.boxes = MLP(width, 4, layers=BOX_LAYERS)
+
+    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> DetectionOutput:
+        queries = hidden if self.config.tokens is None else hidden[:, -self.config.tokens :]
+        return DetectionOutput(hidden, logits=self.classes(queries), boxes=self.boxes(queries).sigmoid())
+
+
+def transform(width: int, config: TransformConfig | None) -> tuple[Linear | None, Any, nn.Module | None]:
+    """dense, activation and norm; three times None without a config."""
+    if config is None:
+        return None, None, None
+    return Linear(width, width, bias=config.bias), ACTIVATIONS[config.activation], config.norm.build(width)
+
+
 def apply_head(
     head: Head | None,
     hidden: Tensor,  # (batch, length, width)
@@ -135,6 +196,8 @@ def build_head(width: int, vocab: int, config: HeadConfig | None) -> Head | None
             return TokenHead(width, config)
         case PoolerConfig():
             return Pooler(width, vocab, config)
+        case DetectHeadConfig():
+            return DetectHead(width, config)
 
 
 def pool(hidden: Tensor, padding_mask: Tensor | None, how: str) -> Tensor:

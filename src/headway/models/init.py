@@ -1,8 +1,9 @@
 """First values of the weights.
 
 `classic`: Xavier-uniform matrices and embeddings of variance 1/width (2017). `modern`: matrices of variance 1/inputs,
-the last matrix of every branch at zero, so that a fresh model is the identity on its residual stream, and small
-embeddings, which a norm follows on the way in and which make a tied output begin near even odds.
+the last matrix of every branch at zero (or its gate, where a condition modulates it), so that a fresh model is the
+identity on its residual stream, and small embeddings, which a norm follows on the way in and which make a tied output
+begin near even odds.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import torch
 from torch import nn
 
 from headway.layers.attention import Attention
+from headway.layers.block import Block
+from headway.layers.convnet import Convolution, ResidualUnit
 from headway.layers.embeddings import PatchEmbedding
 from headway.layers.feedforward import FeedForward
 from headway.layers.norms import Modulation
-from headway.models.heads import Head
+from headway.layers.projected_lstm import ProjectedLSTM
+from headway.layers.recurrent import Recurrent, RecurrentCell, reset_cells
+from headway.models.heads import RARE, DetectHead, Head
 from headway.models.recipes import Recipe
 
 
@@ -30,16 +35,33 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
         elif isinstance(module, nn.Embedding):
             spread = 0.02 if recipe == "modern" else 1 / math.sqrt(module.embedding_dim)
             module.weight.normal_(0, spread, generator=generator)
+        elif isinstance(module, nn.Conv2d):  # a ReLU follows (He et al. 2015)
+            module.weight.normal_(0, math.sqrt(2 / module.weight[0].numel()), generator=generator)
+        elif isinstance(module, Convolution):  # a ReLU follows (He et al. 2015)
+            module.weight.normal_(0, math.sqrt(2 / module.weight.shape[1]), generator=generator)
+        elif isinstance(module, Recurrent | RecurrentCell):
+            reset_cells(module, module.cell, module.hidden, generator=generator)
+        elif isinstance(module, ProjectedLSTM):
+            module.reset(generator)
         elif isinstance(module, PatchEmbedding):
-            for parameter in (module.first, module.positions):
+            for parameter in module.parameters(recurse=False):
                 parameter.normal_(0, 0.02, generator=generator)
+    gated = set[nn.Module]()  # a zero gate follows: with zero weights too, neither would have a gradient
     for module in model.modules():
         if isinstance(module, Modulation):
             module.project.weight.zero_()
+        if isinstance(module, Block) and module.modulation is not None:
+            gated.update(module.modules())
+    for module in model.modules():
+        if isinstance(module, DetectHead) and not module.config.no_object:
+            module.classes.last.bias.fill_(RARE)
     if recipe == "modern":
         for module in model.modules():
+            if isinstance(module, ResidualUnit):
+                module.begin_as_identity()
             for last in _last_of_branch(module):
-                last.weight.zero_()
+                if last not in gated:
+                    last.weight.zero_()
 
 
 def _linear(layer: nn.Linear, recipe: Recipe, generator: torch.Generator) -> None:
@@ -57,5 +79,7 @@ def _last_of_branch(module: nn.Module) -> list[nn.Linear]:
         return [module.output]
     if isinstance(module, FeedForward):
         return [module.down]
-    project = getattr(module, "project", None)
-    return [project] if isinstance(module, Head) and isinstance(project, nn.Linear) else []
+    if isinstance(module, DetectHead):
+        return [module.classes.last, module.boxes.last]
+    last = [getattr(module, name, None) for name in ("project", "distilled")] if isinstance(module, Head) else []
+    return [layer for layer in last if isinstance(layer, nn.Linear)]

@@ -10,18 +10,21 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-Shape = Literal["encoder", "decoder", "encoder-decoder", "recurrent"]
-Inputs = Literal["text", "image"]
-HeadKind = Literal["language", "classify", "token", "pooler"]
+Shape = Literal[
+    "encoder", "decoder", "encoder-decoder", "flow", "detector", "bilm",
+    "recurrent", "recurrent-encoder", "recurrent-decoder",  # the first is an encoder-decoder
+]  # fmt: skip
+Inputs = Literal["text", "image", "audio"]
+HeadKind = Literal["language", "classify", "token", "pooler", "velocity", "detect"]
 
 
 @dataclass(frozen=True)
 class Part:
     """One stack of blocks with its front end and head; a one-stack model is its own only part."""
 
-    name: Literal["encoder", "decoder"]
-    prefix: str  # of the names of its modules: "", "encoder." or "decoder."
-    model: Any  # an Encoder or a Decoder
+    name: Literal["encoder", "decoder", "denoiser"]
+    prefix: str  # of the names of its modules: "", "encoder.", "decoder." or "denoiser."
+    model: Any  # an Encoder, a Decoder or a Denoiser
 
     @property
     def causal(self) -> bool:
@@ -59,9 +62,18 @@ class Model(nn.Module):
         return "text"
 
     @property
+    def image_channels(self) -> int | None:
+        """Of the images that it reads or makes; None: no images."""
+        return None
+
+    @property
+    def head_config(self) -> Any:
+        """The config of the head that gives the logits; None: it has none."""
+        return getattr(self.config, "head", None)
+
+    @property
     def head_kind(self) -> HeadKind | None:
-        config = getattr(self.config, "head", None)
-        return None if config is None else config.kind
+        return None if self.head_config is None else self.head_config.kind
 
     @property
     def has_language_head(self) -> bool:
@@ -73,11 +85,16 @@ class Model(nn.Module):
         """Whether its head scores tokens or labels; a bare model, or one with a pooler alone, gives vectors."""
         if self.head_kind == "pooler":
             return self.has_language_head or self.config.head.next_sentence
-        return self.head_kind is not None
+        return self.head_kind not in (None, "velocity")
 
     @property
     def generates(self) -> bool:
         """Whether it has `step` and a head that scores the next token."""
+        return False
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether a text is read with a state of fixed size, so that a window can go on from the one before it."""
         return False
 
     @property
@@ -91,6 +108,25 @@ class Model(nn.Module):
         return None
 
     @property
+    def encodes(self) -> bool:
+        """Whether it can read a text in both directions, so that a head for labels can be trained on it."""
+        return self.shape == "encoder"
+
+    @property
+    def predicts_any_order(self) -> bool:
+        """Whether `forward` takes an order of the tokens and targets (permutation language modelling)."""
+        return False
+
+    @property
+    def segments(self) -> int:
+        """Parts of an input (two sentences, say) that it tells apart; 0: none."""
+        return getattr(getattr(self.config, "embedding", None), "segments", 0)
+
+    def reference_output(self, inputs: Tensor, **more: Any) -> Any:
+        """What the reference library computes from the inputs alone."""
+        return self(inputs, **more)
+
+    @property
     def shares_tokens(self) -> bool:
         """Whether the ids of a source mean the same in the answer."""
         return False
@@ -98,6 +134,11 @@ class Model(nn.Module):
     @property
     def rotary_depends_on_length(self) -> bool:
         """Whether rotary angles change with the length of the whole text."""
+        return False
+
+    @property
+    def packs_sequences(self) -> bool:
+        """Whether `forward` takes `sequence_lengths`: several texts laid end to end in one row, each read alone."""
         return False
 
     @property

@@ -8,25 +8,42 @@ since been found to learn faster: pre-norm, RMS norm, rotary positions, norms on
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, cast, get_args
 
 from headway.errors import ConfigError
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
-from headway.layers.embeddings import EmbeddingConfig, PatchConfig
+from headway.layers.convnet import ConvNetConfig
+from headway.layers.embeddings import EmbeddingConfig, FrameConfig, PatchConfig
+from headway.layers.feature_map import FeatureMapConfig, Sine2dConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
-from headway.layers.positions import SinusoidalConfig
+from headway.layers.positions import LearnedConfig, SinusoidalConfig
+from headway.layers.recurrent import Cell
 from headway.layers.rotary import RotaryConfig
+from headway.layers.stem import ConvStemConfig
+from headway.layers.transformer_xl import DistanceVectorsConfig, TransformerXLConfig
 from headway.models.config import (
+    AnchorConfig,
+    ClassifyHeadConfig,
     DecoderConfig,
+    DenoiserConfig,
+    DetectHeadConfig,
+    DetectorConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    FlowConfig,
     HeadConfig,
     LanguageHeadConfig,
+    ObjectDecoderConfig,
     RecurrentConfig,
+    RecurrentDecoderConfig,
+    RecurrentEncoderConfig,
     StackConfig,
+    TokenHeadConfig,
+    TwoStreamConfig,
 )
 
 Recipe = Literal["modern", "classic"]
@@ -113,6 +130,22 @@ def decoder(size: Size, recipe: Recipe, *, vocab: int, context: int, head: HeadC
     )
 
 
+def two_stream(size: Size, *, vocab: int, memory: int) -> TwoStreamConfig:
+    """XLNet to the letter, in any recipe: post-norm, GELU, relative positions at the scores, no biases in attention."""
+    dropout, norm = size.dropout, NormConfig(eps=1e-12)
+    attention = AttentionConfig(
+        size.heads, size.width // size.heads, bias="", dropout=dropout, score_bias=TransformerXLConfig(dropout)
+    )
+    feedforward = FeedForwardConfig(size.feedforward or 4 * size.width, activation="gelu", dropout=dropout)
+    block = BlockConfig(size.width, attention, feedforward, norm=norm, norm_place="post", dropout=dropout)
+    return TwoStreamConfig(
+        EmbeddingConfig(vocab, size.width, dropout=dropout, query_vector=True),
+        StackConfig(block, size.layers, final_dropout=dropout, relative=DistanceVectorsConfig()),
+        LanguageHeadConfig(bias=True),
+        memory=memory,
+    )
+
+
 def encoder(
     size: Size, recipe: Recipe, *, vocab: int, segments: int = 0, head: HeadConfig | None = None
 ) -> EncoderConfig:
@@ -137,22 +170,156 @@ def encoder_decoder(
     )
 
 
-def recurrent(size: Size, *, vocab: int, start_id: int) -> RecurrentConfig:
-    """The Transformer's predecessor, of about its size."""
+def speech(
+    size: Size, recipe: Recipe, *, bins: int, strides: tuple[int, ...], frames: int, vocab: int, context: int,
+    start_id: int, ctc: bool = False,
+) -> EncoderDecoderConfig:  # fmt: skip
+    """Audio frames for the source. `classic` has a table of positions for `frames`; `modern` reads any length. `ctc`
+    gives the encoder a head of its own, for the tokens and a blank."""
+    stride = math.prod(strides)
+    positions = -(-frames // stride) if recipe == "classic" else 0
+    frame = FrameConfig(size.width, bins, strides=strides, positions=positions, dropout=size.dropout)
+    text = encoder_decoder(size, recipe, vocab=vocab, context=context, start_id=start_id)
+    head = TokenHeadConfig(vocab + 1) if ctc else None
+    return replace(text, encoder=replace(text.encoder, embedding=frame, head=head), shared_embedding=False)
+
+
+TextModel = Literal["transformer", "rnn", "gru", "lstm"]  # that reads or generates a text
+TextToText = Literal[
+    "transformer", "rnn", "gru", "lstm", "rnn-bahdanau", "gru-bahdanau", "lstm-bahdanau", "rnn-luong", "gru-luong",
+    "lstm-luong", "bahdanau-gru",
+]  # fmt: skip
+CELLS: tuple[Cell, ...] = get_args(Cell)
+ATTENTION = {"bahdanau": "additive", "luong": "multiplicative", "": "none"}  # of a recurrent encoder-decoder
+RECURRENT = (*CELLS, *(f"{cell}-{name}" for cell in CELLS for name in ATTENTION if name))  # names of architectures
+
+
+def speech_strides(stride: int) -> tuple[int, ...]:
+    """Of the convolutions that make one vector of so many frames: 1, then 2."""
+    if stride not in (2, 4, 8):
+        raise ConfigError(f"stride {stride} is not one of 2, 4, 8: how many frames of 10 ms become one vector")
+    return (1, *[2] * (stride.bit_length() - 1))
+
+
+def recurrent(size: Size, *, vocab: int, start_id: int, name: str = "gru-bahdanau") -> RecurrentConfig:
+    """A recurrent encoder-decoder of about the size of a Transformer. `name`: one of RECURRENT."""
+    cell, _, attention = ("gru-bahdanau" if name == "bahdanau-gru" else name).partition("-")
     return RecurrentConfig(
         EmbeddingConfig(vocab, size.width, dropout=size.dropout),
         2 * size.width,
         start_id=start_id,
         dropout=size.dropout,
+        cell=cast(Cell, cell),
+        attention=cast(Any, ATTENTION[attention]),
     )
 
 
+def recurrent_encoder(
+    size: Size, *, vocab: int, segments: int = 0, head: HeadConfig | None, cell: str
+) -> RecurrentEncoderConfig:
+    embedding = EmbeddingConfig(vocab, size.width, segments=segments, dropout=size.dropout)
+    return RecurrentEncoderConfig(embedding, size.width, head=head, dropout=size.dropout, cell=cast(Cell, cell))
+
+
+def recurrent_decoder(size: Size, *, vocab: int, cell: str) -> RecurrentDecoderConfig:
+    layers = max(1, size.layers // 2)  # a layer of twice the width has about the weights of two blocks
+    embedding = EmbeddingConfig(vocab, size.width, dropout=size.dropout)
+    return RecurrentDecoderConfig(embedding, 2 * size.width, dropout=size.dropout, cell=cast(Cell, cell), layers=layers)
+
+
 def vision(
-    size: Size, recipe: Recipe, *, image: tuple[int, int], patch: int, channels: int, head: HeadConfig
+    size: Size,
+    recipe: Recipe,
+    *,
+    image: tuple[int, int],
+    patch: int,
+    channels: int,
+    head: HeadConfig,
+    stem: Sequence[int] = (),
 ) -> EncoderConfig:
-    """Patches for tokens; their positions are learned, so the blocks need none."""
-    return EncoderConfig(
-        PatchConfig(size.width, image=image, patch=(patch, patch), channels=channels, dropout=size.dropout),
-        stack(size, recipe, causal=False, positions=False),
-        head=head,
+    """Patches for tokens; their positions are learned, so the blocks need none. `stem` has the channels of convolutions
+    in place of the linear map of each patch, of which the last have stride 2."""
+    pools_patches = isinstance(head, ClassifyHeadConfig) and head.pool == "mean"
+    patches = PatchConfig(
+        size.width,
+        image=image,
+        patch=(patch, patch),
+        channels=channels,
+        dropout=size.dropout,
+        class_token=not pools_patches,
+        stem=ConvStemConfig(tuple(stem), strides(patch, len(stem))) if stem else None,
+    )
+    return EncoderConfig(patches, stack(size, recipe, causal=False, positions=False), head=head)
+
+
+def detector(
+    size: Size,
+    recipe: Recipe,
+    *,
+    labels: int,
+    queries: int,
+    channels: int,
+    anchors: AnchorConfig,
+    encoder_layers: int = 0,
+) -> DetectorConfig:
+    """A small residual network in front. `classic`: DETR, as many encoder as decoder layers. `modern`: queries are
+    anchors, over a feature map of twice the resolution, whose network takes the place of most encoder layers."""
+    classic, step = recipe == "classic", max(8, 3 * size.width // 128 * 8)
+    net = ConvNetConfig(step, (2 * step, 4 * step, 8 * step), (1, 2, 2), channels=channels)
+    positions = Sine2dConfig() if classic else Sine2dConfig(scale=40 * math.pi)
+    front = FeatureMapConfig(size.width, net, positions=positions, top_down=not classic, dropout=size.dropout)
+    blocks = stack(size, recipe, causal=False, positions=False)
+    return DetectorConfig(
+        EncoderConfig(front, blocks if classic else replace(blocks, layers=encoder_layers)),
+        ObjectDecoderConfig(
+            replace(stack(size, recipe, causal=False, cross=True, positions=False), final_norm=True),
+            queries,
+            DetectHeadConfig(labels, no_object=classic),
+            None if classic else anchors,
+        ),
+    )
+
+
+def strides(patch: int, layers: int) -> tuple[int, ...]:
+    """Of so many convolutions that make one token of a patch: 1, then 2; what is left over stands in front of the last
+    halving, at twice the resolution of the tokens."""
+    halvings = patch.bit_length() - 1
+    if patch != 1 << halvings or halvings > layers:
+        raise ConfigError(
+            f"a stem of {layers} convolutions makes patches of 1, 2, 4, … up to {1 << layers} pixels, not {patch}"
+        )
+    if halvings < 2 or layers == halvings:
+        return (1,) * (layers - halvings) + (2,) * halvings
+    return (1, *(2,) * (halvings - 1), *(1,) * (layers - halvings - 1), 2)
+
+
+def flow(
+    size: Size, recipe: Recipe, *, vocab: int, image: tuple[int, int], patch: int, channels: int, caption_layers: int
+) -> FlowConfig:
+    """Norms that a condition modulates need no weights of their own."""
+    patches = stack(size, recipe, causal=False, cross=True, positions=False)
+    norm = replace(patches.block.norm, affine=False, bias=False)
+    block = replace(patches.block, norm=norm, norm_place="pre", condition=size.width)
+    return FlowConfig(
+        encoder(replace(size, layers=caption_layers), recipe, vocab=vocab),
+        DenoiserConfig(
+            PatchConfig(size.width, image, (patch, patch), channels=channels, class_token=False),
+            replace(patches, block=block, final_norm=True),
+        ),
+    )
+
+
+def captioned_codes(
+    size: Size, recipe: Recipe, *, vocab: int, codes: int, count: int, caption_layers: int
+) -> EncoderDecoderConfig:
+    """A caption, and a sequence of `count` codes of an image; the code after the last is the start token. Positions of
+    codes are learned, as each is a place of the image."""
+    tokens = replace(embedding(size, recipe, vocab=codes + 1), positions=LearnedConfig(count))
+    return EncoderDecoderConfig(
+        encoder=encoder(replace(size, layers=caption_layers), recipe, vocab=vocab),
+        decoder=DecoderConfig(
+            tokens, stack(size, recipe, causal=True, cross=True, positions=False), LanguageHeadConfig(), context=count
+        ),
+        start_id=codes,
+        shared_embedding=False,
     )

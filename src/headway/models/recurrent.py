@@ -1,6 +1,11 @@
-"""The encoder-decoder before the Transformer: a bidirectional GRU encodes, a GRU with additive attention decodes
-(Bahdanau et al. 2015). It steps like every decoder here, so the same search generates with it, and its alignment passes
-the tap `cross.weights`, as cross-attention's does."""
+"""The encoder-decoder before the Transformer: a recurrent network reads the source in both directions, a second one
+generates (Sutskever et al. 2014, Cho et al. 2014). Additive attention is Bahdanau's (2015): its query is the previous
+state, and the context is an input of the cell. Multiplicative attention is Luong's (2015): its query is the new state.
+Without attention the decoder knows the source only by its first state.
+
+It steps like every decoder here, so the same search generates with it, and its alignment passes the tap
+`cross.weights`, as cross-attention's does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from headway.layers.cache import joined, joined_padding
 from headway.layers.dropout import drop
 from headway.layers.embeddings import Embedding
 from headway.layers.linear import Linear
-from headway.layers.recurrent import AdditiveAttention
+from headway.layers.recurrent import STATES, AdditiveAttention, MultiplicativeAttention, Recurrent, RecurrentCell
 from headway.models.config import RecurrentConfig
 from headway.models.decoder import last_positions
 from headway.models.outputs import Output
@@ -26,7 +31,10 @@ class RecurrentCache:
 
     can_truncate = False  # a state does not say what it was before
 
-    def __init__(self, *, state: Tensor, memory: Tensor, keys: Tensor, padding_mask: Tensor | None):
+    def __init__(
+        self, *, state: Tensor, memory: Tensor | None = None, keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ):  # fmt: skip
         self.state, self.memory, self.keys, self.padding_mask = state, memory, keys, padding_mask
         self.lengths = [0] * len(state)
 
@@ -44,10 +52,16 @@ class RecurrentCache:
 
     def append_rows(self, other: RecurrentCache) -> None:
         """Adds the rows of another cache of the same model behind its own."""
-        self.padding_mask = joined_padding(self.memory, self.padding_mask, other.memory, other.padding_mask)
-        self.memory, self.keys = joined(self.memory, other.memory), joined(self.keys, other.keys)
+        if self.memory is not None and other.memory is not None:
+            self.padding_mask = joined_padding(self.memory, self.padding_mask, other.memory, other.padding_mask)
+            self.memory = joined(self.memory, other.memory)
+        if self.keys is not None and other.keys is not None:
+            self.keys = joined(self.keys, other.keys)
         self.state = torch.cat([self.state, other.state])
         self.lengths += other.lengths
+
+    def advance(self, lengths: Sequence[int]) -> None:
+        self.lengths = [past + new for past, new in zip(self.lengths, lengths, strict=True)]
 
     def truncate(self, lengths: Sequence[int]) -> None:
         if list(lengths) != self.lengths:
@@ -58,13 +72,20 @@ class RecurrentEncoderDecoder(Model):
     def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.config = config
-        width, hidden = config.embedding.width, config.hidden
+        width, hidden, cell = config.embedding.width, config.hidden, config.cell
+        memory = 0 if config.attention == "none" else 2 * hidden
         self.embedding = Embedding(config.embedding)
-        self.encoder = nn.GRU(width, hidden, batch_first=True, bidirectional=True)
-        self.bridge = Linear(hidden, hidden)  # the decoder's first state, from the backward reading's end
-        self.cross = AdditiveAttention(hidden, 2 * hidden, hidden)
-        self.decoder = nn.GRUCell(width + 2 * hidden, hidden)
-        self.mix = Linear(3 * hidden + width, width)
+        self.encoder = Recurrent(cell, width, hidden, layers=config.layers, both=True, dropout=config.dropout)
+        # the decoder's first state, from the end of the backward direction
+        self.bridge = Linear(hidden, config.layers * STATES[cell] * hidden)
+        self.cross: AdditiveAttention | MultiplicativeAttention | None = None
+        if config.attention == "additive":
+            self.cross = AdditiveAttention(hidden, memory, hidden)
+        elif config.attention == "multiplicative":
+            self.cross = MultiplicativeAttention(hidden, memory)
+        self.decoder = RecurrentCell(cell, width + (memory if config.attention == "additive" else 0), hidden)
+        self.upper = nn.ModuleList(RecurrentCell(cell, hidden, hidden) for _ in range(config.layers - 1))
+        self.mix = Linear(hidden + memory + width, width)
         self.dropout = config.dropout
 
     @property
@@ -94,69 +115,98 @@ class RecurrentEncoderDecoder(Model):
         decoder_ids: Tensor,  # (batch, target)
         padding_mask: Tensor | None = None,
         decoder_padding_mask: Tensor | None = None,
+        forced: Tensor | None = None,  # (batch, target), True: the given token; False: the model's own. None: all given
     ) -> Output:
-        """Teacher forcing: every step gets the right tokens so far."""
+        """Teacher forcing; with `forced`, scheduled sampling (Bengio et al. 2015)."""
         cache = self.encode_to_cache(inputs, padding_mask=padding_mask)
+        if forced is not None:
+            return self._decode_own(decoder_ids, cache, forced)
         logits, hidden = self._decode(decoder_ids, cache, lengths=None)
         return Output(hidden, logits=logits, memory=cache.memory)
 
     def encode_to_cache(
         self, inputs: Tensor, *, padding_mask: Tensor | None = None, capacity: int = 0
     ) -> RecurrentCache:
-        memory, last = self._read(inputs, padding_mask)
         real = None if padding_mask is None else padding_mask.bool()
-        return RecurrentCache(
-            state=torch.tanh(self.bridge(last)), memory=memory, keys=self.cross.key(memory), padding_mask=real
-        )
+        memory, last = self.encoder(self._drop(self._embed(inputs)), padding_mask=real)
+        first = torch.tanh(self.bridge(last[:, -1])).unflatten(-1, (self.config.layers, -1))  # (batch, layers, state)
+        if self.cross is None:
+            return RecurrentCache(state=first)
+        return RecurrentCache(state=first, memory=memory, keys=self.cross.key(memory), padding_mask=real)
 
     def step(
         self, ids: Tensor, cache: RecurrentCache, *, lengths: Sequence[int] | None = None, every: bool = False
     ) -> Tensor:
         """As Decoder.step."""
         logits, _ = self._decode(ids, cache, lengths=lengths)
-        cache.lengths = [
-            past + new for past, new in zip(cache.lengths, lengths or [ids.shape[1]] * len(ids), strict=True)
-        ]
+        cache.advance(lengths or [ids.shape[1]] * len(ids))
         return logits if every else logits.flatten(0, 1).index_select(0, last_positions(ids, lengths))
-
-    def _read(self, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(memory (batch, source, 2·hidden), the last state of the backward direction). Padding, on the right, is left
-        out: the backward direction starts at each row's last real token."""
-        x = self._drop(self._embed(ids))
-        if padding_mask is None:
-            memory, last = self.encoder(x)
-            return memory, last[1]
-        count = padding_mask.long().sum(1)[:, None]  # (batch, 1)
-        place = torch.arange(ids.shape[1], device=ids.device)[None]
-        reverse = torch.where(place < count, count - 1 - place, place)[..., None]  # its own inverse
-        forwards, backwards = self._run(x), self._run(x.gather(1, reverse.expand_as(x)), "_reverse")
-        last = backwards.gather(1, (count - 1)[..., None].expand(-1, 1, backwards.shape[-1]))[:, 0]
-        memory = torch.cat([forwards, backwards.gather(1, reverse.expand_as(backwards))], dim=-1)
-        return memory * padding_mask[..., None].to(memory.dtype), last
-
-    def _run(self, x: Tensor, direction: str = "") -> Tensor:
-        """One direction of the encoder, (batch, length, hidden)."""
-        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        weights = [getattr(self.encoder, name + direction) for name in names]
-        first = x.new_zeros(1, len(x), self.encoder.hidden_size)
-        return torch.gru(x, first, weights, True, 1, 0.0, self.training, False, True)[0]
 
     def _decode(self, ids: Tensor, cache: RecurrentCache, *, lengths: Sequence[int] | None) -> tuple[Tensor, Tensor]:
         """(logits, hidden) after each token; the state of a row stays as it is behind its `lengths`."""
         tokens = self._embed(ids)  # (batch, target, width)
-        counts = None if lengths is None else torch.tensor(lengths, device=ids.device)[:, None]
-        states, weights = [], []
-        for number, token in enumerate(tokens.unbind(1)):
-            context, weight = self.cross(
-                cache.state, memory=cache.memory, keys=cache.keys, padding_mask=cache.padding_mask
-            )
-            state = self.decoder(torch.cat([self._drop(token), context], dim=-1), cache.state)
+        if isinstance(self.cross, AdditiveAttention):
+            states, context = self._aligned(self.decoder.project(self._drop(tokens)), cache, self.cross, lengths)
+        else:
+            states, last = self.decoder.run(self._drop(tokens), cache.state[:, 0], lengths=lengths)
+            context, firsts = None, [last]
+            for number, cell in enumerate(self.upper, 1):
+                states, last = cell.run(self._drop(states), cache.state[:, number], lengths=lengths)  # type: ignore[operator]
+                firsts.append(last)
+            cache.state = torch.stack(firsts, dim=1)
+            context = self._look_up(states, cache)
+        return self._output(states, context, tokens)
+
+    def _aligned(
+        self, projected: Tensor, cache: RecurrentCache, cross: AdditiveAttention, lengths: Sequence[int] | None
+    ) -> tuple[Tensor, Tensor]:
+        """The states (batch, target, hidden) and contexts, step by step: each context depends on the state before."""
+        counts = None if lengths is None else torch.tensor(lengths, device=projected.device)[:, None, None]
+        states, contexts, weights = [], [], []
+        for number, inputs in enumerate(projected.unbind(1)):
+            state, context, weight = self._aligned_step(inputs, cache, cross)
             cache.state = state if counts is None else torch.where(number < counts, state, cache.state)
-            states.append(torch.cat([cache.state, context, token], dim=-1))
+            states.append(cache.state[:, -1, : self.config.hidden])
+            contexts.append(context)
             weights.append(weight)
-        self.cross.weights(torch.stack(weights, dim=1)[:, None])  # (batch, 1, target, source)
-        hidden = self._drop(torch.tanh(self.mix(torch.stack(states, dim=1))))  # (batch, target, width)
+        cross.weights(torch.stack(weights, dim=1)[:, None])  # (batch, 1, target, source)
+        return torch.stack(states, dim=1), torch.stack(contexts, dim=1)
+
+    def _aligned_step(
+        self, projected: Tensor, cache: RecurrentCache, cross: AdditiveAttention
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        assert cache.memory is not None and cache.keys is not None
+        query = cache.state[:, -1, : self.config.hidden]
+        context, weight = cross(query, memory=cache.memory, keys=cache.keys, padding_mask=cache.padding_mask)
+        state = [self.decoder(projected + self.decoder.project_rest(context), cache.state[:, 0])]
+        for number, cell in enumerate(self.upper, 1):
+            below = self._drop(state[-1][:, : self.config.hidden])
+            state.append(cell(cell.project(below), cache.state[:, number]))  # type: ignore[operator]
+        return torch.stack(state, dim=1), context, weight
+
+    def _look_up(self, states: Tensor, cache: RecurrentCache) -> Tensor | None:
+        """The contexts (batch, target, memory) that the states find in the source."""
+        if self.cross is None or cache.memory is None or cache.keys is None:
+            return None
+        context, weights = self.cross(states, memory=cache.memory, keys=cache.keys, padding_mask=cache.padding_mask)
+        self.cross.weights(weights[:, None])  # (batch, 1, target, source)
+        return context
+
+    def _output(self, states: Tensor, context: Tensor | None, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [states, tokens] if context is None else [states, context, tokens]
+        hidden = self._drop(torch.tanh(self.mix(torch.cat(parts, dim=-1))))  # (batch, target, width)
         return F.linear(hidden, self.embedding.tokens.table), hidden
+
+    def _decode_own(self, ids: Tensor, cache: RecurrentCache, forced: Tensor) -> Output:
+        """Step by step; where a token is not `forced`, the input is the most probable token of the step before."""
+        found: list[tuple[Tensor, Tensor]] = []
+        for number, given in enumerate(ids.unbind(1)):
+            if number:
+                own = found[-1][0][:, -1].detach().argmax(-1)
+                given = torch.where(forced[:, number], given, own)
+            found.append(self._decode(given[:, None], cache, lengths=None))
+        logits, hidden = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        return Output(hidden, logits=logits, memory=cache.memory)
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.embedding(ids).x  # without positions: the order is in the recurrence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from headway.layers.block import NO_CACHE, Block, normalise
 from headway.layers.cache import KeyValueCache
 from headway.layers.context import Context
 from headway.layers.dropout import drop
-from headway.layers.embeddings import Embedded
+from headway.layers.embedded import Embedded
 from headway.layers.masks import CAUSAL, NO_MASK, Mask
 from headway.layers.positions import Positions
 from headway.layers.rotary import Rotary
@@ -29,12 +30,23 @@ def packed(mask: Mask | None, sequence_lengths: tuple[int, ...] | None, *, causa
     return (mask or Mask(causal=causal)) & Mask(sequence_lengths=sequence_lengths)
 
 
+def other_segment(segments: Tensor | None, *, memory: int = 0) -> Tensor | None:
+    """(batch, query, key), True where the key belongs to another segment; a memory in front of the keys belongs to
+    segment 0."""
+    if segments is None:
+        return None
+    keys = torch.nn.functional.pad(segments, (memory, 0))
+    return segments[:, :, None] != keys[:, None, :]
+
+
 class Stack(nn.Module):
     def __init__(self, config: StackConfig):
         super().__init__()
         self.config = config
         block, heads = config.block, config.block.attention.heads
-        self.blocks = nn.ModuleList(Block(block) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            Block(block, attention_norm=config.layer(i).attention_norm) for i in range(config.layers)
+        )
         self.final_norm = block.norm.build(block.width) if config.final_norm else None
         self.rotaries = {  # by config: angles have no weights
             rotary: Rotary(block.attention.head_size, rotary)
@@ -45,6 +57,8 @@ class Stack(nn.Module):
         if config.score_bias is not None:
             alibi = config.score_bias == "alibi"
             self.relative_bias = AlibiBias(heads) if alibi else config.score_bias.build(heads, causal=config.causal)  # type: ignore[union-attr]
+        self.relative = config.relative.build(block.width) if config.relative else None
+        self.convolution = config.convolution.build(block.width) if config.convolution else None
         self.final = Tap()
 
     def forward(
@@ -57,22 +71,29 @@ class Stack(nn.Module):
         memory_positions: Tensor | None = None,
         cache: KeyValueCache | None = None,
         condition: Tensor | None = None,
+        first: int | None = None,  # run so many blocks only, without what follows the last
     ) -> Tensor:  # (batch, length, width)
-        x = embedded.x
         contexts = self.contexts(
             embedded.positions,
-            dtype=x.dtype,
+            dtype=embedded.x.dtype,
             mask=mask,
             padding_mask=embedded.padding_mask,
             query_key_positions=embedded.query_key_positions,
+            other_segment=other_segment(embedded.segments) if self.config.compares_segments else None,
             memory=memory,
             memory_mask=NO_MASK if memory_padding_mask is None else masks.padding(memory_padding_mask),
             memory_positions=memory_positions,
             condition=condition,
         )
-        for number, block in enumerate(self.blocks):
-            x = block(x, contexts[number], cache=NO_CACHE if cache is None else cache.block(number))
-        return self.finish(x, embedded.padding_mask)
+        x = embedded.x
+        for number, block in enumerate(islice(self.blocks, first)):
+            start, context = x, contexts[number]
+            x = block(x, context, cache=NO_CACHE if cache is None else cache.block(number))
+            if self.convolution is not None and number == 0:
+                x = self.convolution(start, x, context)
+            if embedded.layer_positions is not None and number < len(embedded.layer_positions):
+                x = x + embedded.layer_positions[number]
+        return x if first is not None else self.finish(x, embedded.padding_mask)
 
     def finish(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What follows the last block: final norm and dropout."""
@@ -94,6 +115,7 @@ class Stack(nn.Module):
             mask=self.mask(positions, mask, padding_mask),
             positions=positions,
             bias=None if self.relative_bias is None else self.relative_bias(positions),
+            relative=None if self.relative is None else self.relative(positions),
             padding_mask=padding_mask,
             **more,
         )
@@ -112,7 +134,9 @@ class Stack(nn.Module):
         """What differs from layer to layer: the window and the rotary angles."""
         rotary, positions, mask = self.config.rotary(layer), shared.positions, shared.mask
         assert positions is not None
-        if layer.window is not None and positions.keys > layer.window:
+        if layer.window is not None and mask.sequence_lengths is not None:
+            mask = mask & Mask(window=layer.window)
+        elif layer.window is not None and positions.keys > layer.window:
             mask = mask & masks.window(layer.window, positions.distances(), causal=self.config.causal)
         angles = None if rotary is None else self.rotaries[rotary](positions, dtype=dtype)
         return replace(shared, mask=mask, rotary=angles)

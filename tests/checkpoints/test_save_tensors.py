@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from headway.checkpoints import TensorFiles, save_json, save_tensors
 from headway.checkpoints import save as save_module
-from headway.errors import CheckpointError
+from headway.errors import CheckpointError, DiskError
 
 INDEX = "model.safetensors.index.json"
 
@@ -119,7 +119,7 @@ def test_the_weights_are_as_readable_as_their_folder(tmp_path: Path) -> None:
 SAVE_TOO_MUCH = """
 import os, resource, sys, torch
 from headway.checkpoints import TensorFiles, save_tensors
-from headway.errors import CheckpointError
+from headway.errors import DiskError
 
 old = {f"old{i}": torch.zeros(100) for i in range(4)}
 new = {"small": torch.ones(10)} | {f"new{i}": torch.ones(200_000) for i in range(2)}
@@ -132,7 +132,7 @@ for name, shard_bytes in [("single", 10**7), ("sharded", 1000)]:
     try:
         save_tensors(folder, new, shard_bytes=shard_bytes)
         print("went through")
-    except CheckpointError as error:
+    except DiskError as error:
         print(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert sorted(os.listdir(folder)) == before, os.listdir(folder)
@@ -144,9 +144,10 @@ for name, shard_bytes in [("single", 10**7), ("sharded", 1000)]:
 def check_survival(run: subprocess.CompletedProcess[str], folder: Path, *, complaint: str) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     single, sharded = run.stdout.strip().splitlines()
-    assert f"{folder / 'single'}: 1600040 bytes of weights cannot be written" in single
-    assert f"{folder / 'sharded'}: 800000 bytes of weights cannot be written" in sharded
-    assert complaint in single and complaint in sharded
+    assert f"{folder / 'single' / 'model.safetensors'}: cannot be written ({complaint}" in single
+    assert "1,600,040 bytes are needed and" in single
+    assert f"{folder / 'sharded' / 'model-00002-of-00003.safetensors'}: cannot be written ({complaint}" in sharded
+    assert "800,000 bytes are needed and" in sharded
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits a file's size the POSIX way")
@@ -176,7 +177,7 @@ def test_a_failure_between_renames_is_never_a_mixture(tmp_path: Path, monkeypatc
         rename(source, target)
 
     monkeypatch.setattr(os, "replace", fail_at_the_second)
-    with pytest.raises(CheckpointError, match="Input/output error"):
+    with pytest.raises(DiskError, match="Input/output error"):
         save_tensors(tmp_path, {f"t{i}": torch.ones(10) for i in range(3)}, shard_bytes=50)
     assert done
     with pytest.raises(CheckpointError, match="neither"):
@@ -197,7 +198,7 @@ def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert listing(path.parent) == {"config.json"}
 
 
-def test_a_folder_that_cannot_be_made_is_a_checkpoint_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="cannot be written"):
+    with pytest.raises(DiskError, match="cannot be written"):
         save_json(tmp_path / "file" / "config.json", {})

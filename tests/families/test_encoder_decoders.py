@@ -19,7 +19,8 @@ from headway.models.build import build
 from headway.models.encoder_decoder import EncoderDecoder
 
 T5 = {"d_model": 16, "d_kv": 6, "d_ff": 20, "num_heads": 2, "num_layers": 2, "vocab_size": 30}
-BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 30, "max_position_embeddings": 20}
+BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 30, "max_position_embeddings": 20,
+        "decoder_start_token_id": 2}  # fmt: skip
 BART |= {
     f"{side}_{key}": value
     for side in ("encoder", "decoder")

@@ -21,6 +21,12 @@ the hidden states layer by layer, with left and right padding, of a padded batch
 (one by one and in chunks) against one pass, of every parameter's gradient in train mode (relative to the largest), and
 of the reference's logits after theirs → ours → theirs, whose files are byte-equal. In the last column a norm was taken
 out of our model on purpose, and the check named the first layer that differs.
+
+What could not be checked: no published weights of these families are part of the tests, so what is compared is the
+arithmetic, the config keys and the tensor names, not a published file or its tokenizer. XLNet's two streams,
+permutation masks and memories are compared in `tests/families/test_xlnet.py`. DeBERTa's enhanced mask decoder has no
+counterpart in the reference library; `tests/families/test_deberta.py` compares it with one that is written out there,
+and the rows below have the plain head that the reference library saves.
 """
 
 

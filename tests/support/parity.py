@@ -6,6 +6,7 @@ first tap that differs.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,11 +25,14 @@ from headway.families.dialect import rules_of
 from headway.inspect import record
 from headway.models.build import tensor_names
 from headway.models.decoder import Decoder
+from headway.models.detector import Detector
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.two_stream import TwoStream
 
 LIMIT = 1e-4
 BATCH, LENGTH, TARGET = 3, 11, 7  # odd, so that no two sizes agree by chance
+CANVAS = 50, 71  # height and width of pictures of any size
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,21 @@ def inputs_for(pair: Pair, *, padding: str | None = None) -> dict[str, Tensor]:
     """Reference-style keyword arguments. `padding` is None, "right" or "left"."""
     torch.manual_seed(1)
     model = pair.model
+    if model.inputs == "audio":
+        frames = model.config.encoder.embedding
+        out = {"input_features": torch.randn(BATCH, frames.bins, frames.max_length)}
+        out["decoder_input_ids"] = torch.randint(5, model.vocab_size, (BATCH, TARGET))
+        if padding == "right":
+            out["decoder_attention_mask"] = (torch.arange(TARGET) < torch.tensor([[TARGET], [4], [2]])).long()
+        return out
+    if isinstance(model, Detector):
+        out = {"pixel_values": torch.randn(BATCH, model.image_channels, *CANVAS)}
+        if padding is not None:
+            out["pixel_mask"] = torch.zeros(BATCH, *CANVAS, dtype=torch.long)
+            for row, (high, wide) in enumerate((CANVAS, (CANVAS[0], 40), (33, 37))):
+                out["pixel_mask"][row, :high, :wide] = 1
+                out["pixel_values"][row] *= out["pixel_mask"][row]
+        return out
     if isinstance(model, Encoder) and not hasattr(model.embedding, "tokens"):
         high, wide = model.embedding.config.image
         return {"pixel_values": torch.randn(BATCH, model.embedding.config.channels, high, wide)}
@@ -104,8 +123,8 @@ def inputs_for(pair: Pair, *, padding: str | None = None) -> dict[str, Tensor]:
         out["attention_mask"] = mask
     if isinstance(model, EncoderDecoder):
         out["decoder_input_ids"] = torch.randint(5, vocab, (BATCH, TARGET))
-    elif isinstance(model, Encoder) and model.embedding.segments is not None:
-        out["token_type_ids"] = torch.randint(0, model.embedding.segments.num_embeddings, (BATCH, LENGTH))
+    elif isinstance(model, Encoder) and model.segments:
+        out["token_type_ids"] = torch.randint(0, model.segments, (BATCH, LENGTH))
     return out
 
 
@@ -122,7 +141,8 @@ def reference_rows(pair: Pair, inputs: dict[str, Tensor]) -> Tensor:
     rows = []
     for row, keep in enumerate(inputs["attention_mask"].bool()):
         single = {key: value[row : row + 1, keep] for key, value in inputs.items() if key != "attention_mask"}
-        if not find(pair.ours.family).positions_skip_pad:
+        takes_positions = "position_ids" in inspect.signature(pair.reference.forward).parameters
+        if takes_positions and not find(pair.ours.family).positions_skip_pad:
             single["position_ids"] = torch.arange(LENGTH)[None, keep]
         with torch.no_grad():
             rows.append(reference_logits(pair.reference(**single)))
@@ -137,6 +157,8 @@ def stream_taps(model: nn.Module, prefix: str = "", *, raw_last: bool = False) -
     unless `raw_last`."""
     layers = len(model.stack.blocks)
     names = ["embedding.sum"] + [f"stack.blocks.{i}.feedforward_residual.stream" for i in range(layers)]
+    if getattr(model.stack, "convolution", None) is not None:
+        names[1] = "stack.convolution.stream"
     if not raw_last:
         names[-1] = "stack.final"
     return [prefix + name for name in names]
@@ -146,15 +168,19 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
     """(the first tap that differs by more than `limit`, the largest difference of all)."""
     inputs = inputs_for(pair)
     model = pair.model
-    if isinstance(model, EncoderDecoder):
+    two_stacks = isinstance(model, EncoderDecoder | Detector)
+    if two_stacks:
         names = stream_taps(model.encoder, "encoder.") + stream_taps(model.decoder, "decoder.")
     else:
         names = stream_taps(model, raw_last=pair.case.raw_last)
+    queries = "decoder.embedding.sum" if isinstance(model, Detector) else None  # zeros in both
+    names = [name for name in names if name != queries]
     with torch.no_grad(), record(model, names) as recorded:
         pair.ours.logits(**inputs)
         reference = pair.reference(**inputs, output_hidden_states=True)
-    if isinstance(model, EncoderDecoder):
-        theirs = [*reference.encoder_hidden_states, *reference.decoder_hidden_states]
+    if two_stacks:
+        first = 0 if queries is None else 1
+        theirs = [*reference.encoder_hidden_states, *reference.decoder_hidden_states[first:]]
     else:
         theirs = list(reference.hidden_states)
     assert len(theirs) == len(names), (len(theirs), names)
@@ -171,10 +197,16 @@ def first_difference(pair: Pair, limit: float = LIMIT) -> tuple[str | None, floa
 
 
 def check_logits(pair: Pair) -> float:
-    inputs = inputs_for(pair)
+    return _difference(pair, inputs_for(pair))
+
+
+def _difference(pair: Pair, inputs: dict[str, Tensor]) -> float:
+    """Of the logits, and of the boxes of a detector."""
     with torch.no_grad():
-        expected = reference_logits(pair.reference(**inputs))
-    return _worst(pair.ours.logits(**inputs), expected)
+        expected = pair.reference(**inputs)
+    worst = _worst(pair.ours.logits(**inputs), reference_logits(expected))
+    boxes = getattr(expected, "pred_boxes", None)
+    return worst if boxes is None else max(worst, _worst(pair.ours.boxes(**inputs), boxes))
 
 
 def check_layers(pair: Pair) -> float:
@@ -188,16 +220,22 @@ def check_padding(pair: Pair) -> float:
     worst = 0.0
     for side in ("right", "left"):
         inputs = inputs_for(pair, padding=side)
-        if "attention_mask" not in inputs:
-            return worst
+        if "pixel_mask" in inputs:
+            return _difference(pair, inputs)
+        if "attention_mask" not in inputs and "decoder_attention_mask" not in inputs:
+            continue
         got = pair.ours.logits(**inputs)
-        if side == "left" and isinstance(pair.model, Encoder) and got.ndim == 2:
+        pooled = isinstance(pair.model, Encoder) and got.ndim == 2
+        if pooled and (side == "left" or getattr(pair.model.config.head, "pool", "") == "last"):
             expected = reference_rows(pair, inputs)
         else:
             with torch.no_grad():
                 expected = reference_logits(pair.reference(**inputs))
         if got.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
             keep = inputs["attention_mask"].bool()
+            got, expected = got[keep], expected[keep]
+        if "decoder_attention_mask" in inputs:
+            keep = inputs["decoder_attention_mask"].bool()
             got, expected = got[keep], expected[keep]
         worst = max(worst, _worst(got, expected))
     return worst
@@ -212,13 +250,16 @@ def check_batch(pair: Pair) -> float:
         for row in range(BATCH):
             single = {key: value[row : row + 1] for key, value in inputs.items()}
             keep = slice(None)
-            if "attention_mask" in single:
+            if "decoder_attention_mask" in single:
+                keep = single.pop("decoder_attention_mask")[0].bool()
+                single["decoder_input_ids"] = single["decoder_input_ids"][:, keep]
+            elif "attention_mask" in single:
                 keep = single.pop("attention_mask")[0].bool()
                 for key in ("input_ids", "token_type_ids"):
                     if key in single:
                         single[key] = single[key][:, keep]
             got = whole[row : row + 1]
-            if got.ndim == 3 and not isinstance(pair.model, EncoderDecoder):
+            if got.ndim == 3 and (not isinstance(pair.model, EncoderDecoder) or pair.model.inputs == "audio"):
                 got = got[:, keep]
             worst = max(worst, _worst(got, _call(pair.model, single)))
     return worst
@@ -227,19 +268,20 @@ def check_batch(pair: Pair) -> float:
 def check_cache(pair: Pair) -> float:
     """Step by step with a cache, and in chunks, gives what one pass gives, for rows of different lengths."""
     model = pair.model
-    if isinstance(model, Encoder) or getattr(getattr(model, "decoder", model).head, "scale", None) is None:
+    if isinstance(model, Encoder | Detector) or getattr(getattr(model, "decoder", model).head, "scale", None) is None:
         return 0.0
     inputs = inputs_for(pair, padding="right")
     whole = _call(model, inputs)
     ids = inputs["decoder_input_ids"] if isinstance(model, EncoderDecoder) else inputs["input_ids"]
-    mask = None if isinstance(model, EncoderDecoder) else inputs["attention_mask"]
+    mask = inputs.get("decoder_attention_mask") if isinstance(model, EncoderDecoder) else inputs["attention_mask"]
     worst = 0.0
     for chunk in (1, 3):
         with torch.no_grad():
             if isinstance(model, EncoderDecoder):
-                cache = model.encode_to_cache(inputs["input_ids"], padding_mask=inputs["attention_mask"])
+                source = inputs["input_features"].mT if model.inputs == "audio" else inputs["input_ids"]
+                cache = model.encode_to_cache(source, padding_mask=inputs.get("attention_mask"))
             else:
-                assert isinstance(model, Decoder)
+                assert isinstance(model, Decoder | TwoStream)
                 cache = model.new_cache(len(ids))
             steps = []
             for at in range(0, ids.shape[1], chunk):
@@ -256,7 +298,8 @@ def check_gradients(pair: Pair) -> float:
     largest difference is relative to the largest gradient."""
     from transformers.core_model_loading import revert_weight_conversion
 
-    inputs = inputs_for(pair, padding="right")
+    last = isinstance(pair.model, Encoder) and getattr(pair.model.config.head, "pool", "") == "last"
+    inputs = inputs_for(pair, padding="left" if last else "right")  # the reference pools the last token, padding or not
     for model in (pair.reference, pair.model):
         model.train()
         model.zero_grad()
@@ -308,7 +351,7 @@ def check_round_trip(pair: Pair) -> float:
 
 def check_mutation(pair: Pair) -> float:
     """A removed norm must be detected, at the right tap. Returns 0, since the table shows differences."""
-    side = "encoder." if isinstance(pair.model, EncoderDecoder) else ""
+    side = "encoder." if isinstance(pair.model, EncoderDecoder | Detector) else ""
     path, _, name = (side + pair.case.mutate).rpartition(".")
     owner = pair.model.get_submodule(path)
     norm = getattr(owner, name)
@@ -318,7 +361,8 @@ def check_mutation(pair: Pair) -> float:
     finally:
         setattr(owner, name, norm)
     assert first is not None and worst > 10 * LIMIT, f"the mutation was not detected ({worst:.2e})"
-    assert first in (side + "stack.blocks.0.feedforward_residual.stream", side + "stack.final", side + "embedding.sum")
+    first_block = ("stack.blocks.0.feedforward_residual.stream", "stack.convolution.stream")
+    assert first in [side + name for name in (*first_block, "stack.final", "embedding.sum")]
     return 0.0
 
 
@@ -340,9 +384,13 @@ def _call(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
         "attention_mask": "padding_mask",
         "token_type_ids": "segments",
         "decoder_input_ids": "decoder_ids",
+        "decoder_attention_mask": "decoder_padding_mask",
+        "pixel_mask": "padding_mask",
     }
     args = dict(inputs)
     first = args.pop("pixel_values", None)
+    if "input_features" in args:
+        first = args.pop("input_features").mT  # (batch, frame, bin)
     first = args.pop("input_ids") if first is None else first
     with torch.no_grad():
         output = model(first, **{names[key]: value for key, value in args.items()})

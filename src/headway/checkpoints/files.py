@@ -23,7 +23,7 @@ from headway.checkpoints.header import (
 )
 from headway.checkpoints.save import INDEX, SINGLE
 from headway.errors import CheckpointError
-from headway.files import sha256
+from headway.files import is_present, require_file, sha256
 
 
 class TensorFiles(Mapping[str, Tensor]):
@@ -58,12 +58,13 @@ class TensorFiles(Mapping[str, Tensor]):
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of each file, by file name."""
-        return {file.name: sha256(file) for file in self.files}
+        return {file.name: sha256(file, inside=file.parent) for file in self.files}
 
     def __getitem__(self, name: str) -> Tensor:
         file = self._file_of[name]
         try:
             if file not in self._open:
+                require_file(file, inside=file.parent)
                 self._open[file] = safe_open(file, framework="pt")
             return self._open[file].get_tensor(name)
         except (SafetensorError, OSError) as error:
@@ -99,9 +100,9 @@ def _read_headers(path: Path) -> dict[Path, Header]:
         return _read_shards(path)
     if not path.is_dir():
         return {path: read_header(path)}
-    if (path / SINGLE).exists():
+    if is_present(path / SINGLE):
         return {path / SINGLE: read_header(path / SINGLE)}
-    if (path / INDEX).exists():
+    if is_present(path / INDEX):
         return _read_shards(path / INDEX)
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLE_SUFFIXES:
@@ -134,17 +135,10 @@ def _shard_file(shard: str, index: Path) -> Path:
     if not is_safe_name(shard):
         raise CheckpointError(f"{index}: shard {shard!a:.200} is not a plain file name inside the folder")
     file = index.parent / shard
-    if not file.is_file():
-        raise CheckpointError(f"{index}: shard {shard!a} is missing")
-    target = file.resolve()
-    if not any(target.is_relative_to(root) for root in _allowed_roots(index.parent.resolve())):
-        raise CheckpointError(f"{index}: shard {shard!a} is a link that leaves the folder, to {target}")
+    try:
+        require_file(file, inside=index.parent)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{index}: shard {shard!a} is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{index}: shard {shard!a} cannot be read ({error.strerror})") from error
     return file
-
-
-def _allowed_roots(folder: Path) -> list[Path]:
-    """Folders to which links may lead. In the hub's cache the files of a snapshot are links into `blobs`."""
-    if folder.parent.name != "snapshots" or not folder.parents[1].name.startswith("models--"):
-        return [folder]
-    repository = folder.parents[1]
-    return [folder, repository / "blobs", repository.parent / "blobs"]

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from headway.errors import CheckpointError
+from headway.files import open_file
 
 # Parsed JSON takes up to 30 times the memory of its text. This limit (about 20,000 tensors) keeps it under 100 MB.
 MAX_JSON = 5 * 2**19
@@ -45,12 +46,12 @@ DTYPES = {
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_OR_ZIP = (b"\x80", b"PK")
 
-CONVERT = """{path} is a pickle. Opening a pickle can run arbitrary code, so Headway never does.
-Convert it once, on a machine where that is acceptable:
-    import torch; from safetensors.torch import save_file
-    tensors = torch.load("{name}", map_location="cpu", weights_only=True)
-    tensors = {{name: tensor.clone().contiguous() for name, tensor in tensors.items()}}
-    save_file(tensors, "model.safetensors", metadata={{"format": "pt"}})"""
+CONVERT = (
+    "{path} is a pickle. Opening a pickle can run arbitrary code, so Headway never does. Convert it once, on a machine "
+    'where that is acceptable: tensors = torch.load("{name}", map_location="cpu", weights_only=True); '
+    "safetensors.torch.save_file({{name: tensor.clone().contiguous() for name, tensor in tensors.items()}}, "
+    '"model.safetensors", metadata={{"format": "pt"}})'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,8 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     path = Path(path)
     if path.suffix in PICKLE_SUFFIXES:
         raise pickle_error(path)
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with _opened(path, path.parent) as file:
+        size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
         length = int.from_bytes(prefix, "little")
         if len(prefix) < 8 or length > min(size - 8, MAX_JSON):
@@ -108,24 +107,44 @@ def pickle_error(path: Path) -> CheckpointError:
     return CheckpointError(CONVERT.format(path=path, name=path.name))
 
 
-def read_json(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> dict[str, Any]:
-    """Read a JSON object from an untrusted file: size at most `limit`, UTF-8, no duplicate keys."""
-    return parse_json(read_bounded(path, limit=limit), Path(path))
+def read_json(
+    path: str | os.PathLike[str], *, limit: int = MAX_JSON, inside: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
+    """Read a JSON object from an untrusted file: size at most `limit`, UTF-8, no duplicate keys. Links may not leave
+    the folder `inside` (default: that of the file)."""
+    return parse_json(read_bounded(path, limit=limit, inside=inside), Path(path))
 
 
-def read_bounded(path: str | os.PathLike[str], *, limit: int = MAX_JSON) -> bytes:
-    """Read a file of at most `limit` bytes."""
+def read_bounded(
+    path: str | os.PathLike[str], *, limit: int = MAX_JSON, inside: str | os.PathLike[str] | None = None
+) -> bytes:
+    """Read a file of at most `limit` bytes. Links may not leave the folder `inside` (default: that of the file)."""
     path = Path(path)
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
+    return _read(path, limit=limit, inside=path.parent if inside is None else inside)
+
+
+def read_given_json(path: Path, *, kind: type = dict) -> Any:
+    """Read a JSON file that the user has named: as `read_json`, but links may lead anywhere."""
+    return parse_json(_read(path, limit=MAX_JSON, inside=None), path, kind=kind)
+
+
+def _read(path: Path, *, limit: int, inside: str | os.PathLike[str] | None) -> bytes:
+    with _opened(path, inside) as file:
+        text = file.read(limit + 1)
+    if len(text) > limit:
+        raise CheckpointError(f"{path}: more than the {limit} bytes allowed for this file")
+    return text
+
+
+@contextmanager
+def _opened(path: Path, inside: str | os.PathLike[str] | None) -> Iterator[IO[bytes]]:
     try:
-        with path.open("rb") as file:
-            text = file.read(limit + 1)
+        with open_file(path, inside=inside) as file:
+            yield file
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: no such file") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(text) > limit:
-        raise CheckpointError(f"{path}: more than the {limit} bytes allowed for this JSON file")
-    return text
 
 
 def parse_json(text: bytes, path: Path, *, kind: type = dict) -> Any:

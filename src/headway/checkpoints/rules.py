@@ -88,15 +88,37 @@ def shaped(ours: str, theirs: str, *, ours_shape: Sequence[int], theirs_shape: S
     return Rule((ours,), theirs, lambda t: (t.reshape(*ours_shape),), lambda ts: ts[0].reshape(*theirs_shape))
 
 
-def fused(ours: Sequence[str], theirs: str, *, transpose: bool = False) -> Rule:
-    """Several equal-sized projections of ours kept as one of theirs (q, k and v in one matrix)."""
+def convolution(ours: str, theirs: str, *, kernel: int) -> Rule:
+    """A linear map of neighbouring vectors (out, kernel · in) that is stored as a convolution (out, in, kernel)."""
+
+    def to_theirs(ts: Sequence[Tensor]) -> Tensor:
+        return ts[0].unflatten(1, (kernel, -1)).transpose(1, 2)
+
+    return Rule((ours,), theirs, lambda t: (t.transpose(1, 2).flatten(1),), to_theirs)
+
+
+def fused(ours: Sequence[str], theirs: str, *, transpose: bool = False, sizes: Sequence[int] | None = None) -> Rule:
+    """Several projections of ours kept as one of theirs (q, k and v in one matrix): of equal size, or of `sizes`."""
 
     def to_ours(t: Tensor) -> Sequence[Tensor]:
-        return (_transpose(t) if transpose else t).chunk(len(ours), dim=0)
+        whole = _transpose(t) if transpose else t
+        return whole.chunk(len(ours), dim=0) if sizes is None else whole.split(list(sizes), dim=0)
 
     def to_theirs(ts: Sequence[Tensor]) -> Tensor:
         whole = torch.cat(list(ts), dim=0)
         return _transpose(whole) if transpose else whole
+
+    return Rule(tuple(ours), theirs, to_ours, to_theirs)
+
+
+def interleaved(ours: Sequence[str], theirs: str, *, heads: int) -> Rule:
+    """Several projections of ours kept as one of theirs, head by head: q, k, v of the first head, of the second, …"""
+
+    def to_ours(t: Tensor) -> Sequence[Tensor]:
+        return [part.flatten(0, 1) for part in t.unflatten(0, (heads, len(ours), -1)).unbind(1)]
+
+    def to_theirs(ts: Sequence[Tensor]) -> Tensor:
+        return torch.stack([t.unflatten(0, (heads, -1)) for t in ts], dim=1).flatten(0, 2)
 
     return Rule(tuple(ours), theirs, to_ours, to_theirs)
 

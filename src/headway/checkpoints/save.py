@@ -1,10 +1,11 @@
 """Saves tensors and JSON atomically: a reader finds the old file or the new one, never a part."""
 
+import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from headway.checkpoints.header import DTYPES, MAX_JSON
 from headway.errors import CheckpointError
-from headway.files import atomic_write
+from headway.files import atomic_write, disk_errors
+from headway.printable import printable_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -23,6 +25,7 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SHARD_BYTES = 5 * 2**30
 STORABLE = {torch_name for torch_name, _ in DTYPES.values()}
 HEADER_BYTES_PER_TENSOR = 160  # dtype, shape and offsets, at most; without the name
+OS_ERROR = re.compile(r"os error (\d+)")  # in the message of a SafetensorError
 
 
 def save_tensors(
@@ -43,12 +46,14 @@ def save_tensors(
     shards = _split(tensors, shard_bytes)
     count = len(shards)
     files = [SINGLE] if count == 1 else [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
-    with _write_errors(folder):
+    with disk_errors(folder, _nbytes(tensors)):
         with ExitStack() as writing:  # the index is entered first, so that it is renamed last
             index = writing.enter_context(atomic_write(folder / INDEX)) if count > 1 else None
             for file, names in zip(files, shards, strict=True):
                 partial = writing.enter_context(atomic_write(folder / file))
-                _write_tensors(partial, {name: tensors[name] for name in names}, metadata)
+                chosen = {name: tensors[name] for name in names}
+                with disk_errors(folder / file, _nbytes(chosen)):
+                    write_safetensors(partial, chosen, metadata)
             if index is not None:
                 index.write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
                 # Shards without an index are not read, so a crash between the renames never leaves a mixture.
@@ -61,8 +66,8 @@ def save_tensors(
 
 def save_tensor_file(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
     """Write tensors to one safetensors file, atomically."""
-    with _write_errors(path), atomic_write(path) as partial:
-        _write_tensors(partial, tensors, dict(metadata))
+    with disk_errors(path, _nbytes(tensors)), atomic_write(path) as partial:
+        write_safetensors(partial, tensors, dict(metadata))
 
 
 def save_json(path: str | os.PathLike[str], value: Any, *, sort_keys: bool = False) -> None:
@@ -77,16 +82,23 @@ def save_text(path: str | os.PathLike[str], text: str) -> None:
 
 def save_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file, atomically."""
-    with _write_errors(Path(path)), atomic_write(path) as partial:
+    with disk_errors(Path(path), len(content)), atomic_write(path) as partial:
         partial.write_bytes(content)
 
 
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors to a file, readable by those who may read its folder. A failed write is an OSError."""
     try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error}") from error
+        save_file(_unshared(tensors), path, metadata=metadata)
+    except SafetensorError as error:
+        found = OS_ERROR.search(str(error))
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number) if found else str(error)) from error
+    path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by the owner only
+
+
+def _nbytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _check_storable(name: str, tensor: Tensor) -> None:
@@ -115,16 +127,7 @@ def _split(tensors: Mapping[str, Tensor], shard_bytes: int) -> list[list[str]]:
 
 def _index(tensors: Mapping[str, Tensor], files: list[str], shards: list[list[str]]) -> dict[str, Any]:
     weight_map = {name: file for file, names in zip(files, shards, strict=True) for name in names}
-    return {"metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())}, "weight_map": weight_map}
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    needed = sum(tensor.nbytes for tensor in tensors.values())
-    try:
-        save_file(_unshared(tensors), path, metadata=metadata)
-        path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by the owner only
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path.parent}: {needed} bytes of weights cannot be written: {error}") from error
+    return {"metadata": {"total_size": _nbytes(tensors)}, "weight_map": weight_map}
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -141,6 +144,7 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _json(path: Path, value: Any, *, sort_keys: bool = False) -> str:
     try:
-        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n"
+        out = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys)
+        return printable_json(out) + "\n"
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: not representable in JSON: {error}") from error

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
 from headway.checkpoints.save import save_bytes
 from headway.errors import CheckpointError, ConfigError
+from headway.files import disk_errors, is_present, require_inside
 from headway.validation import between, from_dict
 
 Pooling = Literal["mean", "first", "last"]
@@ -23,18 +24,18 @@ class SentenceSettings:
 
 def sentence_settings(folder: Path | None) -> SentenceSettings:
     """Read the settings of a sentence-transformers folder; the defaults if it is not one."""
-    if folder is None or not (folder / "modules.json").exists():
+    if folder is None or not is_present(folder / "modules.json"):
         return SentenceSettings()
     pooling: Pooling = "mean"
     normalize, limit = False, None
     for module in _modules(folder):
         kind, where = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if kind == "Pooling":
-            pooling = _pooling(read_json(where / "config.json"), where)
+            pooling = _pooling(read_json(where / "config.json", inside=folder), where)
         elif kind == "Normalize":
             normalize = True
-        elif kind == "Transformer" and (where / "sentence_bert_config.json").exists():
-            limit = read_json(where / "sentence_bert_config.json").get("max_seq_length")
+        elif kind == "Transformer" and is_present(where / "sentence_bert_config.json"):
+            limit = read_json(where / "sentence_bert_config.json", inside=folder).get("max_seq_length")
         elif kind != "Transformer":
             raise ConfigError(f"{folder}/modules.json: module {kind!r} is not supported")
     limit = from_dict(
@@ -60,13 +61,15 @@ def _pooling(settings: dict[str, Any], where: Path) -> Pooling:
 
 def copy_sentence_files(source: Path | None, target: Path) -> None:
     """Copy the files with the pooling and normalisation settings."""
-    if source is None or source == target or not (source / "modules.json").exists():
+    if source is None or source == target or not is_present(source / "modules.json"):
         return
     names = ["modules.json", "sentence_bert_config.json"]
     names += [f"{module['path']}/config.json" for module in _modules(source) if module["path"]]
     for name in names:
-        if (source / name).is_file():
-            save_bytes(target / name, (source / name).read_bytes())
+        if is_present(source / name):
+            with disk_errors(target / name, 0):
+                require_inside(target / name, target)
+            save_bytes(target / name, read_bounded(source / name, inside=source))
 
 
 def _modules(folder: Path) -> list[dict[str, str]]:

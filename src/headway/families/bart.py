@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,12 +40,12 @@ def read(keys: Keys, architecture: str, name: str) -> EncoderDecoderConfig:
     embedding = read_embedding(
         keys, keys.size("vocab_size", 50265), positions=LearnedConfig(context, offset=2), norm=NORM
     )
-    place = {"norm_place": "pre" if pre else "post"}
+    place: Any = "pre" if pre else "post"
     return EncoderDecoderConfig(
-        encoder=EncoderConfig(embedding, read_stack(keys, "encoder", final_norm=pre, **place)),
+        encoder=EncoderConfig(embedding, read_stack(keys, "encoder", final_norm=pre, norm_place=place)),
         decoder=DecoderConfig(
             embedding,
-            read_stack(keys, "decoder", final_norm=pre, **place),
+            read_stack(keys, "decoder", final_norm=pre, norm_place=place),
             head=None if architecture.endswith("Model") else LanguageHeadConfig(tied=True, bias=True),
             context=context,
         ),
@@ -62,27 +62,43 @@ def read_embedding(
     return EmbeddingConfig(vocab, width, positions=positions, scale=scale, norm=norm, dropout=dropout)
 
 
-def read_stack(keys: Keys, side: str, *, norm_place: Any, final_norm: bool) -> StackConfig:
+@dataclass(frozen=True)
+class Defaults:
+    """What keys mean that a file leaves out."""
+
+    width: int = 1024
+    heads: int = 16
+    feedforward: int = 4096
+    layers: int = 12
+    dropout: float = 0.1
+
+
+BART = Defaults()
+
+
+def read_stack(
+    keys: Keys, side: str, *, norm_place: Any, final_norm: bool, bias: str = "qkvo", defaults: Defaults = BART
+) -> StackConfig:
     """`side` is encoder or decoder; each has its own number of layers, heads and inner width."""
     keys.ignore("encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout", "num_hidden_layers")
     keys.ignore("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated", "output_past")
-    width = keys.size("d_model", 1024)
-    heads = keys.heads(f"{side}_attention_heads", 16, width=width)
-    attention = AttentionConfig(heads, width // heads, dropout=keys.get("attention_dropout", float, 0.0))
+    width = keys.size("d_model", defaults.width)
+    heads = keys.heads(f"{side}_attention_heads", defaults.heads, width=width)
+    attention = AttentionConfig(heads, width // heads, bias=bias, dropout=keys.get("attention_dropout", float, 0.0))
     block = BlockConfig(
         width=width,
         attention=attention,
         cross=attention if side == "decoder" else None,
         feedforward=FeedForwardConfig(
-            keys.size(f"{side}_ffn_dim", 4096),
+            keys.size(f"{side}_ffn_dim", defaults.feedforward),
             activation=keys.activation("activation_function", "gelu"),
             dropout=keys.get("activation_dropout", float, 0.0),
         ),
         norm=NORM,
         norm_place=norm_place,
-        dropout=keys.get("dropout", float, 0.1),
+        dropout=keys.get("dropout", float, defaults.dropout),
     )
-    layers = keys.layers(f"{side}_layers", 12)
+    layers = keys.layers(f"{side}_layers", defaults.layers)
     return StackConfig(block, layers, causal=side == "decoder", final_norm=final_norm)
 
 
@@ -101,12 +117,17 @@ def write(config: EncoderDecoderConfig) -> dict[str, Any]:
 
 def write_shared(config: EncoderDecoderConfig) -> dict[str, Any]:
     """The keys that BART, mBART and Marian have in common."""
-    embedding, block = config.encoder.embedding, config.encoder.stack.block
+    embedding = config.encoder.embedding
     assert isinstance(embedding, EmbeddingConfig)
+    vocab = {"vocab_size": embedding.vocab, "scale_embedding": embedding.scale != 1.0}
+    return vocab | write_stacks(config)
+
+
+def write_stacks(config: EncoderDecoderConfig) -> dict[str, Any]:
+    """The keys of both stacks, of BART and of Whisper."""
+    block = config.encoder.stack.block
     out = {
         "d_model": block.width,
-        "vocab_size": embedding.vocab,
-        "scale_embedding": embedding.scale != 1.0,
         "activation_function": activation_name(block.feedforward.activation),
         "dropout": block.dropout,
         "attention_dropout": block.attention.dropout,

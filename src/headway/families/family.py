@@ -112,10 +112,10 @@ _MISSING = object()
 
 
 class Keys:
-    """A foreign config, read key by key."""
+    """A foreign config, read key by key; `file` names it in errors."""
 
-    def __init__(self, data: Mapping[str, Any]):
-        self.data = data
+    def __init__(self, data: Mapping[str, Any], file: str = "config.json"):
+        self.data, self.file = data, file
         self.read: set[str] = set()
 
     def get(self, key: str, kind: Any, default: Any = _MISSING) -> Any:
@@ -124,20 +124,20 @@ class Keys:
         value = self.data.get(key)
         if value is None:
             if default is _MISSING:
-                raise ConfigError(f"config.json: {key} is missing")
+                raise ConfigError(f"{self.file}: {key} is missing")
             return default
-        value = from_dict(kind, value, path=f"config.json: {key}")
+        value = from_dict(kind, value, path=f"{self.file}: {key}")
         if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"config.json: {key} is {value}: it must be a finite number")
+            raise ConfigError(f"{self.file}: {key} is {value}: it must be a finite number")
         return value
 
     def size(self, key: str, default: Any = _MISSING, *, most: int = LIMITS["vocab"]) -> int:
         """A whole number above zero (checked here, since sizes are divided before a model config exists)."""
         value = self.get(key, int, default)
         if value is not None and value <= 0:
-            raise ConfigError(f"config.json: {key} is {value}: it must be positive")
+            raise ConfigError(f"{self.file}: {key} is {value}: it must be positive")
         if value is not None and value > most:
-            raise ConfigError(f"config.json: {key} is {value}: larger than any model Headway will allocate for")
+            raise ConfigError(f"{self.file}: {key} is {value}: larger than any model Headway will allocate for")
         return value
 
     def layers(self, key: str, default: Any = _MISSING) -> int:
@@ -147,13 +147,13 @@ class Keys:
         """A number of heads that share `width` evenly."""
         heads = self.size(key, default)
         if width % heads:
-            raise ConfigError(f"config.json: {key} is {heads}: it does not divide the width, {width}")
+            raise ConfigError(f"{self.file}: {key} is {heads}: it does not divide the width, {width}")
         return heads
 
     def activation(self, key: str, default: str) -> Any:
         name = self.get(key, str, default)
         if name not in ACTIVATIONS:
-            raise ConfigError(f"config.json: {key} is {name!r}; known activations: {', '.join(ACTIVATIONS)}")
+            raise ConfigError(f"{self.file}: {key} is {name!r}; known activations: {', '.join(ACTIVATIONS)}")
         return ACTIVATIONS[name]
 
     def only(self, key: str, *allowed: Any) -> None:
@@ -162,7 +162,7 @@ class Keys:
         value = self.data.get(key)
         if value is not None and value not in allowed:
             raise ConfigError(
-                f"config.json: {key} = {value!r:.100} is not supported; supported: {', '.join(map(repr, allowed))}"
+                f"{self.file}: {key} = {value!r:.100} is not supported; supported: {', '.join(map(repr, allowed))}"
             )
 
     def ignore(self, *keys: str) -> None:
@@ -173,14 +173,15 @@ class Keys:
         return len(names) if names else self.size("num_labels", 2)
 
     def done(self) -> None:
+        self.only("problem_type", "regression", "single_label_classification", "multi_label_classification")
         names = self.data.get("id2label") or {}
         if not isinstance(names, dict) or not all(key.isdecimal() and isinstance(names[key], str) for key in names):
-            raise ConfigError("config.json: id2label must map whole numbers to names")
+            raise ConfigError(f"{self.file}: id2label must map whole numbers to names")
         for key in self.data:
             if key not in self.read and key not in BOOKKEEPING:
                 hint = did_you_mean(key, [*self.read, *BOOKKEEPING], otherwise="remove it, or use another family")
                 raise ConfigError(
-                    f"config.json: {key:.100} = {self.data[key]!r:.100} is not a key of this family; {hint}"
+                    f"{self.file}: {key:.100} = {self.data[key]!r:.100} is not a key of this family; {hint}"
                 )
 
 

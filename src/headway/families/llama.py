@@ -1,5 +1,6 @@
 """LLaMA 1–3 (Touvron et al. 2023) and its variants: Mistral (sliding window), Qwen2 (q, k, v biases),
-Qwen3 (norms on queries and keys). RMS pre-norm, rotary positions, gated feed-forward, grouped heads."""
+Qwen3 (norms on queries and keys), Mixtral (a router chooses experts for each token). RMS pre-norm, rotary positions,
+gated feed-forward, grouped heads."""
 
 from __future__ import annotations
 
@@ -54,11 +55,15 @@ class Variant:
     qk_norm: bool = False
     window: int | None = None  # the published default
     context: int = 2048
+    eps: float = 1e-6
+    tied: bool = False
+    experts: int = 0  # the published default
 
 
 VARIANTS = {
     "llama": Variant("Llama"),
     "mistral": Variant("Mistral", kv_heads=8, window=4096, context=4096 * 32),
+    "mixtral": Variant("Mixtral", kv_heads=8, window=0, context=4096 * 32, eps=1e-5, experts=8),
     "qwen2": Variant("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
     "qwen3": Variant("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
 }
@@ -68,7 +73,7 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
     width, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
     layers = keys.layers("num_hidden_layers")
     context = keys.size("max_position_embeddings", variant.context)
-    norm = NormConfig("rms", eps=keys.get("rms_norm_eps", float, 1e-6))
+    norm = NormConfig("rms", eps=keys.get("rms_norm_eps", float, variant.eps))
     bias = "qkv" if variant.qkv_bias else ("qkvo" if keys.get("attention_bias", bool, False) else "")
     block = BlockConfig(
         width=width,
@@ -85,13 +90,14 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
             keys.size("intermediate_size"),
             activation=keys.activation("hidden_act", "silu"),
             gated=True,
-            bias=keys.get("mlp_bias", bool, False),
+            bias=False if variant.experts else keys.get("mlp_bias", bool, False),
+            **read_experts(keys, variant),
         ),
         norm=norm,
     )
     head: HeadConfig | None = {
         "Model": None,
-        "ForCausalLM": LanguageHeadConfig(tied=keys.get("tie_word_embeddings", bool, False)),
+        "ForCausalLM": LanguageHeadConfig(tied=keys.get("tie_word_embeddings", bool, variant.tied)),
         "ForSequenceClassification": ClassifyHeadConfig(keys.labels(), pool="last", bias=False),
         "ForTokenClassification": TokenHeadConfig(
             keys.labels(), dropout=keys.get("classifier_dropout", float, keys.get("hidden_dropout", float, 0.1))
@@ -105,12 +111,20 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
     )
 
 
+def read_experts(keys: Keys, variant: Variant) -> dict[str, int]:
+    if not variant.experts:
+        return {}
+    keys.only("router_jitter_noise", 0, 0.0)
+    keys.ignore("router_aux_loss_coef", "output_router_logits")  # of a loss that is not computed here
+    return {"experts": keys.size("num_local_experts", variant.experts), "chosen": keys.size("num_experts_per_tok", 2)}
+
+
 def per_layer(keys: Keys, layers: int, variant: Variant) -> tuple[LayerConfig, ...]:
     """The sliding windows; empty: no layer has one."""
     if variant.window is None:
         return ()
     size = keys.get("sliding_window", int, variant.window if "sliding_window" not in keys.data else None)
-    if variant.title == "Mistral":
+    if variant.title in ("Mistral", "Mixtral"):
         return (LayerConfig(window=size),) * layers if size else ()
     if not keys.get("use_sliding_window", bool, False):
         size = None
@@ -126,6 +140,7 @@ def rotary(keys: Keys, context: int, theta: float) -> RotaryConfig:
     given = Keys({**keys.get("rope_scaling", dict, {}), **keys.get("rope_parameters", dict, {})})
     theta = given.get("rope_theta", float, keys.get("rope_theta", float, theta))
     kind = given.get("rope_type", str, given.get("type", str, "default"))
+    kind = "longrope" if kind == "su" else kind  # its first name
     share = given.get("partial_rotary_factor", float, keys.get("partial_rotary_factor", float, 1.0))
     original = given.size("original_max_position_embeddings", keys.size("original_max_position_embeddings", None))
     values = {ours: given.data[key] for key, ours in SCALING.items() if given.data.get(key) is not None}
@@ -180,14 +195,16 @@ def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
     }
     if isinstance(config.head, TokenHeadConfig):
         out["classifier_dropout"] = config.head.dropout
-    if variant.title in ("Llama", "Qwen3"):
+    if variant.experts:
+        out |= {"num_local_experts": block.feedforward.experts, "num_experts_per_tok": block.feedforward.chosen}
+    if variant.title in ("Llama", "Qwen3", "SmolLM3", "Olmo2"):
         out["attention_bias"] = "q" in attention.bias
-    if variant.title == "Llama":
+    if variant.title in ("Llama", "SmolLM3"):
         out["mlp_bias"] = block.feedforward.bias
     if variant.window is not None:
         size = next((layer.window for layer in config.stack.per_layer if layer.window), None)
         out["sliding_window"] = size
-        if variant.title != "Mistral":
+        if variant.title not in ("Mistral", "Mixtral"):
             out["use_sliding_window"] = size is not None
             kinds = [("sliding" if layer.window else "full") + "_attention" for layer in config.stack.per_layer]
             out["layer_types"] = kinds or ["full_attention"] * config.stack.layers
@@ -207,21 +224,36 @@ def architecture(config: DecoderConfig, variant: Variant) -> str:
 
 def rules(config: DecoderConfig) -> list[AnyRule]:
     ours, theirs = "stack.blocks.{i}.", "{base}layers.{i}."
+    separate = {
+        ours + "attention.query": theirs + "self_attn.q_proj",
+        ours + "attention.key": theirs + "self_attn.k_proj",
+        ours + "attention.value": theirs + "self_attn.v_proj",
+        ours + "feedforward.gate": theirs + "mlp.gate_proj",
+        ours + "feedforward.up": theirs + "mlp.up_proj",
+    }
+    own, routed = ours + "feedforward.", theirs + "block_sparse_moe."
+    names = {"gate": "w1", "down": "w2", "up": "w3"}
+    experts = {
+        f"{own}experts.{number}.{part}": f"{routed}experts.{number}.{name}"
+        for number in range(config.stack.block.feedforward.experts)
+        for part, name in names.items()
+    }
+    return [*modules(separate | experts | {own + "router": routed + "gate"}), *common_rules(config)]
+
+
+def common_rules(config: DecoderConfig) -> list[AnyRule]:
+    """All but the projections that some families keep in one matrix."""
+    ours, theirs = "stack.blocks.{i}.", "{base}layers.{i}."
     head = "lm_head" if isinstance(config.head, LanguageHeadConfig) else "score"
     return [
         *modules(
             {
                 "embedding.tokens": "{base}embed_tokens",
                 ours + "attention_residual.norm": theirs + "input_layernorm",
-                ours + "attention.query": theirs + "self_attn.q_proj",
-                ours + "attention.key": theirs + "self_attn.k_proj",
-                ours + "attention.value": theirs + "self_attn.v_proj",
                 ours + "attention.output": theirs + "self_attn.o_proj",
                 ours + "attention.query_norm": theirs + "self_attn.q_norm",
                 ours + "attention.key_norm": theirs + "self_attn.k_norm",
                 ours + "feedforward_residual.norm": theirs + "post_attention_layernorm",
-                ours + "feedforward.gate": theirs + "mlp.gate_proj",
-                ours + "feedforward.up": theirs + "mlp.up_proj",
                 ours + "feedforward.down": theirs + "mlp.down_proj",
                 "stack.final_norm": "{base}norm",
             }
@@ -232,11 +264,13 @@ def rules(config: DecoderConfig) -> list[AnyRule]:
     ]
 
 
+KINDS = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
+
+
 def _family(name: str, variant: Variant) -> Family:
-    kinds = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
     return Family(
         name=name,
-        architectures=tuple(variant.title + kind for kind in kinds),
+        architectures=tuple(variant.title + kind for kind in KINDS),
         read=lambda keys, architecture: read(keys, architecture, variant),
         write=lambda config: write(config, variant),
         rules=rules,

@@ -1,7 +1,12 @@
-"""ViT (Dosovitskiy et al. 2021): an image as a row of patches after a class token, read pre-norm."""
+"""ViT (Dosovitskiy et al. 2021): an image as a row of patches after a class token, read pre-norm. DeiT (Touvron et al.
+2021) adds a distillation token after the class token and, in models distilled from a teacher, a second classifier on it
+whose logits are averaged with the first's.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headway.checkpoints.rules import AnyRule, Dropped, modules, same, shaped
@@ -18,14 +23,25 @@ MOST_PIXELS = 100_000
 
 
 def read(keys: Keys, architecture: str) -> EncoderConfig:
+    distilled = architecture.startswith("DeiT")
+    keys.ignore("encoder_stride")  # of the masked-image decoder
+    stack = read_stack(keys)
+    keys.only("pooler_output_size", stack.block.width)
+    head: dict[str, HeadConfig] = {
+        "ForImageClassification": ClassifyHeadConfig(keys.labels()),
+        "ForImageClassificationWithTeacher": ClassifyHeadConfig(keys.labels(), distilled=True),
+        "Model": PoolerConfig(keys.activation("pooler_act", "tanh")),
+    }
+    return EncoderConfig(
+        embedding=replace(read_patches(keys, stack), distillation_token=distilled),
+        stack=stack,
+        head=head[architecture.removeprefix("DeiT" if distilled else "ViT")],
+    )
+
+
+def read_stack(keys: Keys) -> StackConfig:
     width = keys.size("hidden_size", 768)
     heads = keys.heads("num_attention_heads", 12, width=width)
-    image, patch = sides(keys, "image_size", 224), sides(keys, "patch_size", 16)
-    if image[0] < patch[0] or image[1] < patch[1]:
-        raise ConfigError(f"config.json: image_size {image} is smaller than patch_size {patch}")
-    keys.ignore("encoder_stride")  # of the masked-image decoder
-    keys.only("pooler_output_size", width)
-    dropout = keys.get("hidden_dropout_prob", float, 0.0)
     block = BlockConfig(
         width=width,
         attention=AttentionConfig(
@@ -38,20 +54,21 @@ def read(keys: Keys, architecture: str) -> EncoderConfig:
             keys.size("intermediate_size", 3072), activation=keys.activation("hidden_act", "gelu")
         ),
         norm=NormConfig(eps=keys.get("layer_norm_eps", float, 1e-12)),
-        dropout=dropout,
+        dropout=keys.get("hidden_dropout_prob", float, 0.0),
     )
-    head: dict[str, HeadConfig] = {
-        "ViTForImageClassification": ClassifyHeadConfig(keys.labels()),
-        "ViTModel": PoolerConfig(keys.activation("pooler_act", "tanh")),
-    }
-    return EncoderConfig(
-        embedding=PatchConfig(width, image, patch, channels=keys.size("num_channels", 3), dropout=dropout),
-        stack=StackConfig(block, keys.layers("num_hidden_layers", 12), final_norm=True),
-        head=head[architecture],
-    )
+    return StackConfig(block, keys.layers("num_hidden_layers", 12), final_norm=True)
 
 
-def sides(keys: Keys, key: str, default: int) -> tuple[int, int]:
+def read_patches(keys: Keys, stack: StackConfig, *, image: int | list[int] = 224) -> PatchConfig:
+    """`image` is the size where the file states none."""
+    size, patch = sides(keys, "image_size", image), sides(keys, "patch_size", 16)
+    if size[0] < patch[0] or size[1] < patch[1]:
+        raise ConfigError(f"config.json: image_size {size} is smaller than patch_size {patch}")
+    channels = keys.size("num_channels", 3)
+    return PatchConfig(stack.block.width, size, patch, channels=channels, dropout=stack.block.dropout)
+
+
+def sides(keys: Keys, key: str, default: int | list[int]) -> tuple[int, int]:
     """(height, width) from one number for both, or two."""
     value = keys.get(key, int | list, default)
     both = tuple(value) if isinstance(value, list) else (value, value)
@@ -79,6 +96,7 @@ def rules(config: EncoderConfig) -> list[AnyRule]:
     ours, theirs = "stack.blocks.{i}.", "{base}encoder.layer.{i}."
     patches = config.embedding
     assert isinstance(patches, PatchConfig)
+    teacher = isinstance(config.head, ClassifyHeadConfig) and config.head.distilled
     projection = "{base}embeddings.patch_embeddings.projection"
     return [
         shaped(
@@ -91,6 +109,7 @@ def rules(config: EncoderConfig) -> list[AnyRule]:
         *modules(
             {
                 "embedding.first": "{base}embeddings.cls_token",
+                "embedding.distillation": "{base}embeddings.distillation_token",
                 "embedding.positions": "{base}embeddings.position_embeddings",
                 ours + "attention_residual.norm": theirs + "layernorm_before",
                 ours + "attention.query": theirs + "attention.attention.query",
@@ -102,7 +121,8 @@ def rules(config: EncoderConfig) -> list[AnyRule]:
                 ours + "feedforward.down": theirs + "output.dense",
                 "stack.final_norm": "{base}layernorm",
                 "head.dense": "{base}pooler.dense",
-                "head.project": "classifier",
+                "head.project": "cls_classifier" if teacher else "classifier",
+                "head.distilled": "distillation_classifier",
             }
         ),
         Dropped("*embeddings.mask_token", "used only to train on masked images"),
@@ -110,16 +130,27 @@ def rules(config: EncoderConfig) -> list[AnyRule]:
     ]
 
 
-FAMILY = Family(
-    name="vit",
-    architectures=("ViTForImageClassification", "ViTModel"),
-    read=read,
-    write=write,
-    rules=rules,
-    architecture=lambda config: (
-        "ViT" + ("ForImageClassification" if isinstance(config.head, ClassifyHeadConfig) else "Model")
-    ),
-    base="vit.",
-    bare=("ViTModel",),
-    infer_from_tensors=without_absent_pooler,
+def architecture(config: EncoderConfig, *, name: str) -> str:
+    if not isinstance(config.head, ClassifyHeadConfig):
+        return name + "Model"
+    return name + "ForImageClassification" + ("WithTeacher" if config.head.distilled else "")
+
+
+def family(name: str, *kinds: str) -> Family:
+    return Family(
+        name=name.lower(),
+        architectures=tuple(name + kind for kind in kinds),
+        read=read,
+        write=write,
+        rules=rules,
+        architecture=partial(architecture, name=name),
+        base=name.lower() + ".",
+        bare=(name + "Model",),
+        infer_from_tensors=without_absent_pooler,
+    )
+
+
+FAMILIES = (
+    family("ViT", "ForImageClassification", "Model"),
+    family("DeiT", "ForImageClassification", "ForImageClassificationWithTeacher", "Model"),
 )

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from headway import tasks
-from headway.data.builtin.dialogues import DIALOGUES
+from headway.data.builtin.captions import COLOURS
 from headway.data.builtin.manual import sentences
 from headway.data.builtin.pool import Builtin, Generated
 from headway.data.row import Row
 from headway.errors import ConfigError
 
-SETS: dict[str, Builtin] = {name: tasks.find(name).builtin for name in tasks.TASKS} | {"chat": DIALOGUES}
+SETS: dict[str, Builtin] = {name: tasks.find(name).builtin for name in tasks.TASKS}
 GENERATED = {name: each for name, each in SETS.items() if isinstance(each, Generated)}
 
 # ruff: noqa: SIM905 - a list of words reads best as words
@@ -32,9 +32,14 @@ FIELDS = {
     "generate": {"text"},
     "fill": {"text", "sentences"},
     "embed": {"a", "b"},
+    "vectors": {"text"},
     "classify-image": {"image", "label"},
+    "draw": {"image", "caption", "label"},
     "chat": {"messages"},
+    "detect": {"image", "boxes", "size"},
+    "transcribe": {"audio", "text"},
 }
+TEST_FIELDS = {"vectors": {"a", "b", "c", "d", "section"}}  # where they are not those of training rows
 
 
 def identity(row: Row) -> str:
@@ -61,7 +66,8 @@ def test() -> dict[str, list[Row]]:
 def test_fields_sizes_and_locations(train: dict[str, list[Row]], test: dict[str, list[Row]]) -> None:
     assert set(SETS) == set(FIELDS)
     for task in SETS:
-        assert all(row.fields.keys() == FIELDS[task] for row in train[task] + test[task])
+        assert all(row.fields.keys() == FIELDS[task] for row in train[task])
+        assert all(row.fields.keys() == TEST_FIELDS.get(task, FIELDS[task]) for row in test[task])
         assert train[task][0].where == f"builtin/{task}/train:1" and test[task][4].where == f"builtin/{task}/test:5"
     for task, recipe in GENERATED.items():
         assert (len(train[task]), len(test[task])) == (recipe.train, recipe.test)
@@ -268,6 +274,27 @@ def test_images_are_not_blank(train: dict[str, list[Row]]) -> None:
         assert image.shape == (32, 32, 3) and image.dtype == np.uint8
         by_label.setdefault(row.fields["label"], []).append(float(image.std(axis=(0, 1)).max()))
     assert all(min(spread) > 12 for spread in by_label.values())
+
+
+def test_captions_say_what_is_drawn(train: dict[str, list[Row]]) -> None:
+    extents: dict[tuple[str, str], list[int]] = {}
+    for row in train["draw"][:300]:
+        image, words = row.fields["image"].astype(int), row.fields["caption"].split()
+        ground = words[words.index("on") + 1]
+        ink, shape = words[words.index("on") - 2 : words.index("on")]
+        assert shape == row.fields["label"] and image.shape == (32, 32, 3)
+        distance = {name: np.abs(image - colour).sum(-1) for name, colour in COLOURS.items()}
+        nearest = np.array(list(COLOURS))[np.argmin(list(distance.values()), axis=0)]  # (row, column): a colour's name
+        names, counts = np.unique(nearest, return_counts=True)
+        assert set(names[counts > 6]) >= {ink, ground}, row.fields["caption"]
+        drawn = np.argwhere(nearest == ink).mean(0)
+        if "left" in words or "right" in words:
+            assert (drawn[1] < 16) == ("left" in words)
+        if "top" in words or "bottom" in words:
+            assert (drawn[0] < 16) == ("top" in words)
+        extents.setdefault((shape, words[1]), []).append(int(np.ptp(np.argwhere(nearest == ink), axis=0).max()))
+    for shape in {shape for shape, _ in extents}:
+        assert max(extents[shape, "small"]) < min(extents[shape, "large"])
 
 
 def test_dialogues_alternate_and_recall_names(train: dict[str, list[Row]]) -> None:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from headway.data.check import DuplicateCounter, check, near_duplicates
+from headway.data.check import DuplicateCounter, check
 from headway.data.read import read
 from headway.data.row import Row
+from headway.data.similar_labels import similar_labels, spelled
 
 
 def rows(*pairs):
@@ -27,8 +28,26 @@ def test_labels_near_duplicates_and_baseline():
 
 
 def test_different_labels_are_not_near_duplicates():
-    assert near_duplicates(["+", "-", "C", "C++", "1", "-1", "a b"]) == []
-    assert near_duplicates(["not-spam", "not_spam"]) == [["not-spam", "not_spam"]]
+    assert similar_labels(["+", "-", "C", "C++", "1", "-1", "a b"]) == []
+    assert similar_labels(["not-spam", "not_spam"]) == [["not-spam", "not_spam"]]
+    assert similar_labels(["naïve", "native", "σ", "o", "да", "на", "ё", "е", "ß", "b", "日本", "本日"]) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["p\u043es", "\u0440os", "po\u200bs", "\u202epos", "pos\u200f", "POS", " pos", "pos\u00a0", "\uff50os", "p\u03bfs"],
+)  # fmt: skip
+def test_labels_that_look_alike_are_listed_with_their_code_points(other):
+    report = check(rows(("a", "pos"), ("b", other), ("c", "neg")))
+    assert report.near_duplicate_labels == [sorted(["pos", other])]
+    [line] = [line for line in report.warnings if line.startswith("Labels that look alike")]
+    assert all(f"U+{ord(letter):04X}" in line for letter in other if not letter.isascii())
+    assert line.isprintable()
+
+
+def test_accents_of_one_or_two_characters_look_alike():
+    assert similar_labels(["caf\u00e9", "cafe\u0301"]) == [["cafe\u0301", "caf\u00e9"]]
+    assert spelled("cafe\u0301") == "'cafe\u0301' (U+0301)" and spelled("x") == "'x'"
 
 
 def test_imbalance_and_a_single_class_are_warnings():

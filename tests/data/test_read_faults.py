@@ -176,7 +176,7 @@ def test_bad_json_document_names_its_line(tmp_path, content):
         ('{"text": 5, "label": 1}', "k.jsonl:2: text: expected text, found a number"),
         ('{"text": null, "label": 1}', "k.jsonl:2: text: expected text, found null"),
         ('{"text": "y", "label": {}}', "k.jsonl:2: label: expected text, found an object"),
-        ('{"text": "y", "label": [1]}', "k.jsonl:2: label: expected text, found a list"),
+        ('{"text": "y", "label": [[1]]}', "k.jsonl:2: label: expected text, found a list"),
         ('{"text": "\\ud800", "label": 1}', "k.jsonl:2: text: contains half of a surrogate pair"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from headway.errors import ConfigError
-from headway.preprocess.image_processor import ImageProcessor
+from headway.preprocess.image_processor import ImageProcessor, pad_batch
 
 SIZES = [(40, 30), (30, 41), (16, 16), (7, 90)]  # width, height
 CONFIGS: list[tuple[str, dict[str, Any]]] = [
@@ -22,6 +22,9 @@ CONFIGS: list[tuple[str, dict[str, Any]]] = [
     ("ViT", {"size": {"height": 20, "width": 20}, "rescale_factor": 1 / 127.5, "image_std": [0.3, 0.2, 0.1]}),
     ("DeiT", {}),
     ("CLIP", {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}),
+    ("Detr", {"size": {"shortest_edge": 30, "longest_edge": 66}}),
+    ("Detr", {"size": {"shortest_edge": 16, "longest_edge": 17}, "do_normalize": False}),
+    ("Yolos", {"size": {"shortest_edge": 150, "longest_edge": 500}}),
 ]
 
 
@@ -77,7 +80,7 @@ def test_grey_pictures_have_one_channel() -> None:
     ("change", "named"),
     [
         ({"do_pad": True}, "do_pad is True"),
-        ({"image_processor_type": "DetrImageProcessor"}, "'DetrImageProcessor' is not an image processor"),
+        ({"image_processor_type": "SamImageProcessor"}, "'SamImageProcessor' is not an image processor"),
         ({"image_processor_type": 3}, "3 is not an image processor"),
         ({"auto_map": {"AutoImageProcessor": "code.Mine"}}, "auto_map is"),
         ({"size": {"height": 8}}, "size"),
@@ -112,3 +115,20 @@ def test_one_line_says_what_is_done() -> None:
         ours.describe()
         == "RGB, shorter side resized to 20, centre crop 16 × 16, mean 0.5 0.5 0.5, deviation 0.5 0.5 0.5"
     )
+
+
+def test_padding_and_its_mask_are_the_references() -> None:
+    theirs = reference("Detr", {"size": {"shortest_edge": 20, "longest_edge": 40}})
+    ours = ImageProcessor.from_json({"image_processor_type": "DetrFeatureExtractor", "size": 20, "max_size": 40})
+    want = theirs([photo(size) for size in SIZES], return_tensors="np")
+    pixels, mask = pad_batch([ours(photo(size)) for size in SIZES])
+    np.testing.assert_allclose(pixels, want["pixel_values"], rtol=0, atol=1e-6)
+    assert mask is not None and np.array_equal(mask, want["pixel_mask"])
+    assert pad_batch([ours(photo((40, 30)))] * 2)[1] is None
+
+
+def test_an_old_file_of_detr() -> None:
+    old = ImageProcessor.from_json({"feature_extractor_type": "DetrFeatureExtractor", "size": 800, "max_size": 1333})
+    assert (old.shortest_edge, old.longest_edge) == (800, 1333)
+    assert ImageProcessor.from_json({"image_processor_type": "DetrImageProcessor"}) == old
+    assert "shorter side resized to 800, longer at most 1333" in old.describe()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -11,22 +11,23 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Batch:
     """`inputs` are keyword arguments of the model's forward; `count` is the number of predictions the loss sums over;
-    `where` has each row's `file:line`."""
+    `where` has each row's `file:line`; `sequence_lengths` are those of sequences laid end to end in one row."""
 
     inputs: dict[str, Tensor]
     targets: dict[str, Tensor]
     count: int
     where: list[str]
+    sequence_lengths: tuple[int, ...] | None = None
 
     @property
     def rows(self) -> int:
-        return len(next(iter(self.inputs.values())))
+        return len(self.where) or len(self.sequence_lengths or next(iter(self.inputs.values())))
 
     def to(self, device: torch.device | str) -> Batch:
         def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
 
-        return Batch(inputs=move(self.inputs), targets=move(self.targets), count=self.count, where=self.where)
+        return replace(self, inputs=move(self.inputs), targets=move(self.targets))
 
 
 @dataclass(frozen=True)

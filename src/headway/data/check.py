@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from statistics import fmean, pstdev
 from typing import Any
 
-from headway.data.report import Lengths, Overlong, Report
+from headway.data.boxes import problems, usable
+from headway.data.report import Lengths, Numbers, Overlong, Report
 from headway.data.row import Row
+from headway.data.similar_labels import similar_labels, spelled
 from headway.data.split import input_hash
-from headway.data.truncation import MOST
+from headway.data.truncation import MOST, unit
 
 MOST_LABELS = 10_000
 MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
@@ -36,17 +39,21 @@ class Checker:
     """Collects a report row by row: all training rows first, then the held-out ones.
 
     Held-out rows are compared with training rows to find overlap and unknown labels. `labels` are those of an existing
-    model, if there is one. `limits` has the longest part that fits, in tokens.
+    model, if there is one. `limits` has the longest part that fits, in tokens. `labels_of` returns the labels of a row,
+    any number of them if `several`; where the target is a number, `number_of` does, and `numbers` summarises them.
     """
 
     def __init__(
         self, *, labels: Sequence[str] | None = None, limits: Mapping[str, int] | None = None,
-        most_hashes: int = 1_000_000,
+        most_hashes: int = 1_000_000, labels_of: Callable[[Row], Iterable[str]] | None = None, several: bool = False,
+        numbers: NumberSummary | None = None, number_of: Callable[[Row], float] | None = None,
     ) -> None:  # fmt: skip
+        self._labels_of = labels_of or _labels_of
+        self._numbers, self._number_of = numbers, number_of
         self.lengths = LengthHistograms()
         self.skipped: Mapping[str, int] = {}
         self._limits = limits or {}
-        self._report, self._seen = Report(), DuplicateCounter(most_hashes)
+        self._report, self._seen = Report(several=several), DuplicateCounter(most_hashes)
         self._labels: Counter[str] = Counter()
         self._unknown = _UnknownLabels(labels)
 
@@ -59,20 +66,32 @@ class Checker:
             if value is None or (isinstance(value, str) and not value.strip()) or (name == "words" and not value):
                 count, where = report.empty.get(name, (0, row.where))
                 report.empty[name] = (count + 1, where)
-        for label in _labels_of(row):
+        if "boxes" in row.fields:
+            report.has_boxes = True
+            self._add_problems(row)
+        if self._numbers is not None and self._number_of is not None:
+            self._numbers.add(self._number_of(row))
+        for label in self._labels_of(row):
             if label in self._labels or len(self._labels) < MOST_LABELS:
                 self._labels[label] += 1
             self._unknown.add(label, row)
         self._seen.add(input_hash(row), answer=_answer(row))
         self.lengths.add(lengths, where=row.where)
 
+    def _add_problems(self, row: Row) -> None:
+        for problem in problems(row):
+            count, where = self._report.box_problems.get(problem, (0, row.where))
+            self._report.box_problems[problem] = (count + 1, where)
+
     def add_held_out(self, row: Row) -> None:
+        if "boxes" in row.fields:
+            self._add_problems(row)
         if self._unknown.known is None:
             self._unknown.known = set(self._labels)
         self._report.held_out += 1
         self._report.characters = self._report.characters[0], self._report.characters[1] + _running_characters(row)
         self._report.overlap += input_hash(row) in self._seen
-        for label in _labels_of(row):
+        for label in self._labels_of(row):
             self._unknown.add(label, row)
 
     def report(self) -> Report:
@@ -82,8 +101,9 @@ class Checker:
         report.duplicates, report.contradictions, report.exact = seen.repeats(), seen.contradictions(), seen.exact
         report.overlap *= seen.step
         report.unknown_labels = self._unknown.found
-        report.near_duplicate_labels = near_duplicates(self._labels)
+        report.near_duplicate_labels = similar_labels(self._labels)
         report.lengths, report.overlong = self.lengths.lengths(), self.lengths.overlong(self._limits)
+        report.numbers = None if self._numbers is None else self._numbers.numbers()
         report.warnings = _warnings(report)
         return report
 
@@ -91,14 +111,6 @@ class Checker:
 def _running_characters(row: Row) -> int:
     """Characters of a row of running text; 0 for other rows."""
     return len(row.fields["text"]) if row.fields.get("running") else 0
-
-
-def near_duplicates(labels: Iterable[str]) -> list[list[str]]:
-    """Labels that differ only in case, space, hyphen or underscore."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for label in labels:
-        groups[re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", label.casefold().strip())].append(label)
-    return [sorted(group) for group in groups.values() if len(group) > 1]
 
 
 class DuplicateCounter:
@@ -147,6 +159,23 @@ class _UnknownLabels:
         if self.known is not None and label not in self.known:
             count, where = self.found.get(label, (0, row.where))
             self.found[label] = (count + 1, where)
+
+
+class NumberSummary:
+    """Range, mean and deviations of numbers, eight bytes each."""
+
+    def __init__(self) -> None:
+        self._values = array("d")
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+
+    def numbers(self) -> Numbers | None:
+        if not self._values:
+            return None
+        mean = fmean(self._values)
+        std, mae = pstdev(self._values, mean), fmean(abs(value - mean) for value in self._values)
+        return Numbers(min(self._values), mean, std, max(self._values), mae)
 
 
 class LengthHistograms:
@@ -211,12 +240,15 @@ def _lengths(counts: Counter[int], where: str) -> Lengths:
 
 
 def _labels_of(row: Row) -> Iterable[str]:
-    return chain([row.fields["label"]] if "label" in row.fields else [], row.fields.get("tags", ()))
+    if "boxes" in row.fields:
+        return [box.label for box in usable(row) if not box.crowd]
+    label = row.fields.get("label", [])
+    return chain([label] if isinstance(label, str) else label, row.fields.get("tags", ()))
 
 
 def _answer(row: Row) -> int:
-    answer: Any = row.fields.get("label", tuple(row.fields.get("tags", ())))
-    return hash(answer) & 0x7FFFFFFF
+    answer: Any = row.fields.get("label", row.fields.get("tags") or row.fields.get("boxes") or ())
+    return hash(tuple(answer) if isinstance(answer, list) else answer) & 0x7FFFFFFF
 
 
 def _warnings(report: Report) -> list[str]:
@@ -225,13 +257,13 @@ def _warnings(report: Report) -> list[str]:
     if not report.examples:
         found.append("There are no examples.")
     for group in report.near_duplicate_labels:
-        found.append("Labels that differ only in spelling: " + " / ".join(map(repr, group)) + ".")
+        found.append("Labels that look alike: " + " / ".join(map(spelled, group)) + ".")
     if absent := [label for label in report.labels if label.strip().casefold() in MISSING]:
         counts = ", ".join(f"{label!r} ({report.labels[label]:,})" for label in absent)
         found.append(f"Labels that look like a missing value: {counts}.")
     if single := [label for label, count in report.labels.items() if count == 1]:
         found.append(f"{len(single)} labels have one example: {_some(single)}.")
-    if len(report.labels) == 1 and report.examples > 1:
+    if len(report.labels) == 1 and report.examples > 1 and not report.has_boxes:
         found.append(f"There is only one label, {next(iter(report.labels))!r}: a classifier needs at least two.")
     if len(report.labels) >= MOST_LABELS:
         found.append(f"There are {MOST_LABELS:,} labels or more; is the right column the label?")
@@ -241,10 +273,12 @@ def _warnings(report: Report) -> list[str]:
         found.append(f"Unknown label {label!r}: {count:,} times, first at {where}.")
     for name, (count, where) in report.empty.items():
         found.append(f"{name} is empty in {count:,} examples, first at {where}.")
+    for problem, (count, where) in report.box_problems.items():
+        found.append(f"{count:,} {problem}, first at {where}.")
     for part, over in report.overlong.items():
         found.append(
-            f"{part}: {over.count:,} examples ({over.share:.1%}) are longer than {over.limit:,} tokens and would be "
-            f"cut; the longest has {over.longest:,} at {over.where}."
+            f"{part}: {over.count:,} examples ({over.share:.1%}) are longer than {over.limit:,} {unit(part)} and would "
+            f"be cut; the longest has {over.longest:,} at {over.where}."
         )
     if report.duplicates:
         found.append(f"{about}{report.duplicates:,} examples repeat an earlier input.".capitalize())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,7 +18,7 @@ import numpy as np
 
 from headway.data.schema import BYTES, Field, read_schema
 from headway.errors import ConfigError
-from headway.files import BLAKE2B, atomic_write, file_hash
+from headway.files import BLAKE2B, atomic_write, file_hash, open_file
 from headway.validation import from_dict
 
 WHERE = "where"  # of every example: number of the data file, line
@@ -67,9 +68,8 @@ def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, 
 
 def _file_matches(path: Path, entry: FileEntry) -> bool:
     return (
-        not path.is_symlink()
-        and bool(path.stat().st_size == entry["bytes"])
-        and file_hash(path, BLAKE2B).hexdigest() == entry["checksum"]
+        bool(path.stat().st_size == entry["bytes"])
+        and file_hash(path, BLAKE2B, inside=path.parent).hexdigest() == entry["checksum"]
     )
 
 
@@ -110,9 +110,10 @@ def _shapes_valid(flat: np.ndarray, field: Field, sizes: np.ndarray) -> bool:
 
 
 def mapped(path: Path, dtype: str | np.dtype[Any]) -> np.ndarray:
-    if path.stat().st_size == 0:  # cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype=dtype, mode="r")
+    with open_file(path, inside=path.parent) as file:
+        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
+            return np.empty(0, dtype)
+        return np.memmap(file, dtype=dtype, mode="r")
 
 
 def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:
@@ -124,7 +125,8 @@ def write_checksummed(path: Path, value: Mapping[str, Any]) -> None:
 def read_checksummed(path: Path) -> dict[str, Any] | None:
     """What `write_checksummed` wrote; None if there is no such file or it is damaged."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        with open_file(path, inside=path.parent) as file:
+            value = json.loads(file.read().decode("utf-8"))
         return value if isinstance(value, dict) and value.pop("checksum", None) == json_checksum(value) else None
     except (OSError, ValueError, RecursionError):
         return None

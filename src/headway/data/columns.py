@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import DataError, closest
+from headway.preprocess.image import SUFFIXES as IMAGE_SUFFIXES
+from headway.printable import printable
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "text": ("text", "sentence", "review", "content", "prompt", "comment", "body", "message", "tweet", "utterance",
              "document", "question", "query", "title"),
-    "label": ("label", "labels", "class", "category", "sentiment", "intent", "topic", "polarity", "rating", "stars",
-              "tag", "target", "y"),
+    "label": ("label", "labels", "gold_label", "class", "category", "sentiment", "intent", "topic", "polarity",
+              "rating", "stars", "tag", "target", "y", "is_duplicate", "similarity", "score"),
     "source": ("source", "src", "en", "english", "document", "article", "instruction", "prompt", "input", "text",
                "question", "abstract", "body"),
     "target": ("target", "tgt", "trg", "de", "german", "summary", "output", "response", "translation", "completion",
@@ -23,10 +27,56 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "answers": ("answers", "answer"),
     "a": ("a", "sentence1", "text1", "anchor", "query", "premise", "question1", "first", "question"),
     "b": ("b", "sentence2", "text2", "positive", "passage", "hypothesis", "question2", "second", "answer"),
+    "image": ("image", "image_path", "img", "img_path", "image_file", "picture", "photo", "file_name", "filename",
+              "file", "filepath", "path"),
+    "audio": ("audio", "audio_path", "audio_file", "wav", "sound", "recording", "clip", "file_name", "filename", "file",
+              "filepath", "path"),
+    "caption": ("caption", "text", "description", "title", "alt", "prompt", "label"),
     "messages": ("messages", "conversation", "conversations", "dialog", "dialogue", "turns"),
+    "instruction": ("instruction", "prompt", "question", "query", "user", "human", "input"),
+    "response": ("response", "output", "completion", "answer", "reply", "assistant", "gpt", "target"),
+    "system": ("system", "system_prompt", "system_message"),
+    "input": ("input", "context"),
+    "prompt": ("prompt", "instruction", "question", "query", "input"),
+    "chosen": ("chosen", "preferred", "chosen_response", "response_chosen"),
+    "rejected": ("rejected", "dispreferred", "rejected_response", "response_rejected"),
+    "completion": ("completion",),
+    "desirable": ("label", "desirable", "kto_tag"),
 }  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Alternative:
+    """Fields that may take the place of another: those needed, and those used if there are columns for them."""
+
+    needed: tuple[str, ...]
+    more: tuple[str, ...]
+    preferred: bool = False  # also where the other field has a column
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (*self.needed, *self.more)
+
+
+ALTERNATIVES = {
+    "messages": (
+        Alternative(("chosen", "rejected"), ("messages", "prompt", "system"), preferred=True),
+        Alternative(("completion", "desirable", "prompt"), ("system",), preferred=True),
+        Alternative(("instruction", "response"), ("system", "input")),
+    )
+}
+
+# The names of two columns with a pair of texts, without case, spaces and underscores. Those of PAIR_STEMS are numbered:
+# sentence1 and sentence2, text_a and text_b.
+PAIRS = (("premise", "hypothesis"), ("text", "textpair"), ("question", "sentence"), ("question", "passage"),
+         ("query", "passage"), ("query", "document"), ("claim", "evidence"), ("first", "second"),
+         ("1string", "2string"), ("a", "b"))  # fmt: skip
+PAIR_STEMS = ("sentence", "sent", "text", "question", "phrase", "word", "query", "document", "doc", "paragraph",
+              "passage", "title", "tweet", "message", "utterance", "string", "input", "s", "q")  # fmt: skip
+
 SHOWN = 30
+TEXT_WORDS, TEXT_LETTERS = 3, 0.6  # a column of texts has at least so many words a cell, and this share of letters
+MANY = 20  # cells that differ in a column of texts
 
 
 def matching_columns(name: str, columns: Sequence[str]) -> list[str]:
@@ -35,19 +85,31 @@ def matching_columns(name: str, columns: Sequence[str]) -> list[str]:
     return [known[word] for word in SYNONYMS.get(name, (name.casefold(),)) if word in known]
 
 
+def pair_columns(columns: Sequence[str]) -> tuple[str, str] | None:
+    """The two columns whose names are those of a pair of texts, such as premise and hypothesis."""
+    known = {re.sub(r"[\W_]+", "", column.casefold()): column for column in reversed(columns)}
+    numbered = ((f"{stem}{one}", f"{stem}{two}") for stem in PAIR_STEMS for one, two in ("12", "ab"))
+    return next(((known[one], known[two]) for one, two in (*PAIRS, *numbered) if one in known and two in known), None)
+
+
 def assign_columns(
     fields: Sequence[str], columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]], chosen: Mapping[str, str],
-    where: str,
+    where: str, optional: Sequence[str] = (),
 ) -> dict[str, str]:  # fmt: skip
-    """field -> column, for every field; DataError with the list of columns when one cannot be found."""
+    """field -> column, for every field, and for the optional ones that are chosen or named as usual; DataError with the
+    list of columns when one cannot be found."""
+    fields = alternative_fields(fields, columns, chosen)
     mapping = {name: _chosen_column(name, column, columns, where=where) for name, column in chosen.items()}
+    if "text_pair" in (*fields, *optional) and not mapping.keys() & {"text", "text_pair"}:
+        free = [column for column in columns if column not in mapping.values()]
+        mapping |= dict(zip(("text", "text_pair"), pair_columns(free) or (), strict=False))
     for name in fields:
         free = [column for column in columns if column not in mapping.values()]
         if name not in mapping and (found := matching_columns(name, free)):
             mapping[name] = found[0]
     missing = [name for name in fields if name not in mapping]
     free = [column for column in columns if column not in mapping.values()]
-    if missing and set(missing) <= {"text", "label"}:
+    if missing and set(missing) <= {"image", "text", "text_pair", "caption", "label"}:
         mapping |= _by_content(missing, free, sample=sample)
     elif len(missing) == len(free):
         mapping |= dict(zip(missing, free, strict=True))
@@ -57,7 +119,46 @@ def assign_columns(
                 f'{where}: no column for "{name}"; the columns are {listing(columns)}. '
                 f"Name it with columns {name}=<column>.{_did_you_mean(name, columns)}"
             )
-    return {name: mapping[name] for name in (*fields, *(extra for extra in chosen if extra not in fields))}
+    names = [*fields, *(extra for extra in mapping if extra not in fields)]
+    return {name: mapping[name] for name in sorted(names, key=lambda name: name == "label")}  # the label last
+
+
+def unused_texts(mapping: Mapping[str, str], sample: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The columns that hold texts and are mapped to no field."""
+    columns = dict.fromkeys(column for record in sample for column in record)
+    return tuple(column for column in columns if column not in mapping.values() and _holds_texts(column, sample))
+
+
+def _holds_texts(column: str, sample: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether most cells have several words, mostly of letters, and many cells differ."""
+    cells = [cell for record in sample if isinstance(cell := record.get(column), str) and cell.strip()]
+    joined = "".join("".join(cell.split()) for cell in cells)
+    return (
+        len(cells) > len(sample) / 2
+        and len(set(cells)) > min(len(sample) / 2, MANY)
+        and sum(len(cell.split()) for cell in cells) >= TEXT_WORDS * len(cells)
+        and sum(map(str.isalpha, joined)) >= TEXT_LETTERS * len(joined)
+    )
+
+
+def alternative_fields(fields: Sequence[str], columns: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
+    """The fields, with others in place of one that has no column while they have."""
+    out: list[str] = []
+    for name in fields:
+        has_column = name in chosen or bool(matching_columns(name, columns))
+        usable = (
+            each
+            for each in ALTERNATIVES.get(name, ())
+            if (each.preferred or not has_column)
+            and all(part in chosen or matching_columns(part, columns) for part in each.needed)
+        )
+        if (alternative := next(usable, None)) is None:
+            out.append(name)
+            continue
+        first = [matching_columns(each, columns)[0] for each in alternative.needed if each not in chosen]
+        rest = [column for column in columns if column not in (*first, *chosen.values())]
+        out += [*alternative.needed, *(each for each in alternative.more if matching_columns(each, rest))]
+    return out
 
 
 def label_column(columns: Sequence[str], *, sample: Sequence[Mapping[str, Any]]) -> str | None:
@@ -76,19 +177,29 @@ def listing(columns: Iterable[str]) -> str:
 
 def _visible(name: str) -> str:
     short = name if len(name) <= 60 else name[:59] + "…"
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
+    return printable(short)
 
 
 def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     mapping: dict[str, str] = {}
     if len(free) < len(missing):
         return mapping
+    if "image" in missing:
+        if not (images := [column for column in free if names_images(_cells(column, sample))]):
+            return mapping
+        mapping["image"] = images[0]
+        free = [column for column in free if column != images[0]]
     if "label" in missing and (label := label_column(free, sample=sample)) is not None:
         mapping["label"] = label
         free = [column for column in free if column != label]
-    if "text" in missing:
-        mapping["text"] = max(free, key=lambda column: _mean_length(_cells(column, sample)))
-    return mapping
+    texts = [name for name in ("text", "text_pair", "caption") if name in missing]
+    longest = sorted(free, key=lambda column: -_mean_length(_cells(column, sample)))[: len(texts)]
+    return mapping | dict(zip(texts, (column for column in free if column in longest), strict=True))
+
+
+def names_images(cells: Sequence[str]) -> bool:
+    """Whether most of the values are names of picture files."""
+    return 2 * sum(cell.strip().lower().endswith(IMAGE_SUFFIXES) for cell in cells) > len(cells)
 
 
 def _chosen_column(name: str, column: str, columns: Sequence[str], *, where: str) -> str:

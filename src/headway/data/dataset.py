@@ -6,18 +6,21 @@ text is held out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from headway.data.boxes import box_parts
 from headway.data.builtin.pool import Builtin
-from headway.data.images import image_parts
+from headway.data.images import ImageFields, ImageRows, image_parts
 from headway.data.read import OnFileBytes, Row, Rows, detect_layout, read
+from headway.data.row import FILE_FIELDS
 from headway.data.running_text import rows_between, text_rows
+from headway.data.sounds import SoundFields, sound_parts
 from headway.data.split import bare_suffix, find_parts, held_out, input_hash
 from headway.data.store import fingerprint
 from headway.errors import DataError
@@ -42,6 +45,8 @@ class Dataset:
     test: RowReader  # for evaluation: the test part if there is one, else all rows
     identity: str = ""  # a fingerprint that needs no reading
     files: tuple[Path, ...] = ()  # of train and valid
+    columns: Mapping[str, str] = field(default_factory=dict)  # field -> column
+    unused: tuple[str, ...] = ()  # columns that hold texts and are mapped to no field
     hashes: Mapping[Path, str] = field(default_factory=dict)  # of files that were read
     scan: Scan | None = field(default=None, repr=False)  # reads train and valid in one pass
 
@@ -109,11 +114,13 @@ def open_files(
     *,
     fields: Sequence[str],
     columns: Mapping[str, str],
+    optional: Sequence[str] = (),
     encoding: str | None = None,
     valid: str | Path | Sequence[str | Path] | None = None,
     running: bool = False,
 ) -> Dataset:
-    """`running`: read a plain text file as one long text, not as one example per line."""
+    """`optional` fields are read where a column has one of their usual names; all files have the fields of the first.
+    `running`: read a plain text file as one long text, not as one example per line."""
     given = _as_paths(paths)
     for path in given:
         if not _exists(path):
@@ -122,8 +129,20 @@ def open_files(
             raise DataError(f"{path}: is not a regular file; copy its content into one")
         if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
             raise DataError(f"{path}: a model folder, not data; give the file or folder with the examples")
+    if "boxes" in fields:
+        held = [box_parts(path)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        return image_dataset(", ".join(path.name for path in given), [box_parts(path) for path in given], valid=held)
+    if "audio" in fields:
+        sounds = SoundFields(fields, columns, encoding)
+        held = [sound_parts(path, sounds)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        return image_dataset(
+            ", ".join(path.name for path in given), [sound_parts(p, sounds) for p in given], valid=held
+        )
     if "image" in fields:
-        return _images(given, [] if valid is None else _as_paths(valid))
+        wanted = ImageFields(fields, columns, encoding)
+        found = [image_parts(path, wanted) for path in given]
+        held = [image_parts(path, wanted)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        return image_dataset(", ".join(path.name for path in given), found, valid=held)
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)
     parts = find_parts(given[0] if len(given) == 1 else given)
     train_files = list(parts.train) or given
@@ -131,9 +150,11 @@ def open_files(
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
         return _running(train_files, valid=valid_files, test=parts.test, encoding=encoding)
     layout = detect_layout(
-        train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, encoding=encoding
-    )
-    reader = partial(read, fields=fields, columns=columns, encoding=encoding)
+        train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, optional=optional,
+        encoding=encoding,
+    )  # fmt: skip
+    row_fields = [*fields, *(name for name in optional if name in layout.mapping)]
+    reader = partial(read, fields=row_fields, columns=columns, encoding=encoding)
     train_rows = partial(reader, train_files, layout=layout)
     valid_rows = partial(reader, valid_files)
 
@@ -155,6 +176,8 @@ def open_files(
         valid_rows if valid_files else lambda: _SplitRows(train_rows(), out=True),
         partial(reader, parts.test) if parts.test else train_rows,
         files=(*train_files, *valid_files),
+        columns=layout.mapping,
+        unused=layout.unused,
         scan=scan,
     )
 
@@ -170,45 +193,48 @@ class _SplitRows(Iterator[Row]):
         return next(self._rows)
 
 
-def _images(given: Sequence[Path], valid: Sequence[Path]) -> Dataset:
-    """Hashes every file: equal images are on the same side of the split, whatever their path."""
-    parts: dict[str, list[Row]] = {"train": [], "valid": [], "test": []}
-    for path in given:
-        for part, rows in image_parts(path).items():
-            parts[part] += rows
-    if valid:
-        parts["valid"] = [row for path in valid for row in image_parts(path)["train"]]
-    everything = parts["train"]
-    hashes = [input_hash(row) for row in everything]
-    if not parts["valid"]:
-        held = [number < HELD_OUT * 2**64 for number in hashes]
-        parts["valid"] = [row for row, out in zip(everything, held, strict=True) if out]
-        parts["train"] = [row for row, out in zip(everything, held, strict=True) if not out]
-    parts = {part: _one_kind(rows, mixed=_is_mixed(everything)) for part, rows in parts.items()}
-    labels = "".join(f"{row.fields['label']} {number:x}\n" for row, number in zip(everything, hashes, strict=True))
+def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid: Sequence[ImageRows] = ()) -> Dataset:
+    """The data set of pictures from several places, each with its parts; `valid` replaces their held-out part.
+
+    Every picture is hashed: equal ones are on the same side of the split, whatever their path."""
+    parts = {part: [rows for each in found if (rows := each.get(part))] for part in ("train", "valid", "test")}
+    parts |= {"valid": list(valid)} if valid else {}
+    train, held, test = ([row for rows in each for row in rows.rows] for each in parts.values())
+    everything, hashes = train, [input_hash(row) for row in train]
+    if not held:
+        out = [number < HELD_OUT * 2**64 for number in hashes]
+        held = [row for row, is_out in zip(everything, out, strict=True) if is_out]
+        train = [row for row, is_out in zip(everything, out, strict=True) if not is_out]
+    mixed = len({_is_array(row) for row in (*everything, *held, *test)}) == 2
+    train, held, test = (_encoded(rows) if mixed else rows for rows in (train, held, test or everything))
+    skipped = sum((rows.skipped for rows in parts["train"]), start=Counter[str]())
     return Dataset(
-        ", ".join(path.name for path in given),
-        "images, one label each",
-        lambda: iter(parts["train"]),
-        lambda: iter(parts["valid"]),
-        lambda: iter(parts["test"] or everything),
-        identity=f"pictures {blake2b(labels.encode(), digest_size=16).hexdigest()}",
+        name,
+        "; ".join(dict.fromkeys(rows.layout for rows in parts["train"])),
+        partial(_Kept, _Part(train, skipped)),
+        partial(_Kept, _Part(held)),
+        partial(_Kept, _Part(test)),
+        identity=f"pictures {_identity(everything, hashes)}",
     )
 
 
-def _is_mixed(rows: Sequence[Row]) -> bool:
-    """Whether some images are files and some are arrays."""
-    return len({isinstance(row.fields["image"], Path) for row in rows}) == 2
+def _identity(rows: Sequence[Row], hashes: Sequence[int]) -> str:
+    """A hash of the pictures and of the other fields of their rows."""
+    hasher = BLAKE2B()
+    for row, number in zip(rows, hashes, strict=True):
+        rest = " ".join(str(value) for name, value in row.fields.items() if name not in FILE_FIELDS)
+        hasher.update(f"{rest} {number:x}\n".encode("utf-8", "surrogatepass"))
+    return hasher.hexdigest()
 
 
-def _one_kind(rows: list[Row], *, mixed: bool) -> list[Row]:
-    """With arrays encoded if the data also has files: a store takes one type of value."""
-    if not mixed:
-        return rows
+def _is_array(row: Row) -> bool:
+    return hasattr(row.fields.get("image"), "dtype")
+
+
+def _encoded(rows: Sequence[Row]) -> list[Row]:
+    """With arrays encoded: in data that also has files, as a store takes one type of value."""
     return [
-        row
-        if isinstance(image := row.fields["image"], Path)
-        else Row({**row.fields, "image": png_bytes(image)}, row.where)
+        Row({**row.fields, "image": png_bytes(row.fields["image"])}, row.where) if _is_array(row) else row
         for row in rows
     ]
 

@@ -1,81 +1,183 @@
-"""Labelled images, not yet decoded: a folder per label, or idx files (MNIST, Fashion-MNIST, …)."""
+"""Pictures with a label or other text, not yet decoded, from all the ways they come in:
+
+- a folder per label, on the disk or in a zip archive; folders named train, valid and test above them are the parts;
+- a table (CSV, TSV, JSON lines, Parquet, …) with a column of paths relative to the table, or of encoded pictures;
+- idx files (MNIST, Fashion-MNIST, …); see idx.py.
+
+A row's `image` is a Path, an ArchivedFile, bytes or an array.
+"""
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
+from headway.data.idx import IDX_IMAGES, idx_rows
+from headway.data.read import detect_layout, read
 from headway.data.row import Row
-from headway.data.split import PART_NAMES
+from headway.data.split import DATA_SUFFIXES, PART_NAMES, bare_suffix, data_files
 from headway.errors import DataError
+from headway.preprocess.archive import ArchivedFile, archived_files
 from headway.preprocess.image import SUFFIXES
 
-IDX = "-images-idx3-ubyte"
-IDX_PARTS = {"train": "train", "t10k": "test"}
-MOST_BYTES = 4 << 30  # of one idx file, uncompressed
-MOST_TIMES = 1000  # larger than compressed: gzip's own limit, so that a false header cannot make us allocate memory
+TABLES = DATA_SUFFIXES - {".txt", ".conll", ".conllu", ".bio", ".iob"}
+WORDS = {**PART_NAMES, "t10k": "test"}  # MNIST's name for its test part
+Encoded = Path | ArchivedFile
 
 
-def image_parts(path: Path) -> dict[str, list[Row]]:
-    """train, and valid and test if there are such folders or files; a row's `image` is a Path or an array."""
-    if not path.is_dir():
-        raise DataError(f"{path}: expected a folder with a folder of images for each label")
-    if idx_files := sorted(path.glob(f"*{IDX}*")):
-        return {IDX_PARTS.get(file.name.split(IDX)[0], "train"): list(_idx_rows(file)) for file in idx_files}
-    parts = {PART_NAMES[folder.name.lower()]: folder for folder in _folders(path) if folder.name.lower() in PART_NAMES}
-    if "train" in parts and all(_folders(folder) for folder in parts.values()):
-        return {part: folder_rows(folder) for part, folder in parts.items()}
-    return {"train": folder_rows(path)}
+@dataclass(frozen=True)
+class ImageFields:
+    """Which fields a row has, and how the columns of a table are found. Pictures that are in a folder or an idx file
+    have one text, the label; it is the value of every field other than the image."""
+
+    fields: Sequence[str] = ("image", "label")
+    columns: Mapping[str, str] = field(default_factory=dict)
+    encoding: str | None = None
+
+    def row(self, image: Any, label: str, *, where: str) -> Row:
+        return Row({name: image if name == "image" else label for name in self.fields}, where)
 
 
-def folder_rows(folder: Path) -> list[Row]:
-    """`folder/<label>/**/<image>`, sorted by name."""
-    rows = [
-        Row({"image": file, "label": child.name}, str(file))
-        for child in _folders(folder)
-        for file in sorted(child.rglob("*"))
-        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+@dataclass
+class ImageRows:
+    """The rows of one part; `skipped` counts files that are not among them, by kind; `layout` says how they are read"""
+
+    rows: list[Row]
+    layout: str
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: ImageRows) -> ImageRows:
+        layout = self.layout if other.layout in self.layout else f"{self.layout}; {other.layout}"
+        return ImageRows(self.rows + other.rows, layout, self.skipped + other.skipped)
+
+
+def image_parts(path: Path, wanted: ImageFields | None = None) -> dict[str, ImageRows]:
+    """train, and valid and test if there are such folders or files."""
+    wanted = wanted or ImageFields()
+    if path.is_dir():
+        return _folder_parts(path, wanted)
+    if path.suffix.lower() == ".zip":
+        return _tree_parts(_unwrapped([(file.name.parts, file) for file in archived_files(path)]), path, wanted)
+    if IDX_IMAGES.search(path.name):
+        return {"train": _idx(path, wanted)}
+    if bare_suffix(path) in TABLES:
+        return {"train": _table(path, wanted)}
+    raise DataError(
+        f"{path}: expected a folder with a folder of pictures for each label, a zip archive of such folders, a table "
+        "(CSV, TSV, JSON lines) with a column of picture files, or an idx file (…-images-idx3-ubyte)"
+    )
+
+
+def _folder_parts(folder: Path, wanted: ImageFields) -> dict[str, ImageRows]:
+    files = data_files(folder)
+    if idx := [file for file in files if IDX_IMAGES.search(file.name)]:
+        return joined_parts([(_part_named(file) or "train", _idx(file, wanted)) for file in idx])
+    tree: list[tuple[tuple[str, ...], Encoded]] = [
+        (file.relative_to(folder).parts, file)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     ]
-    if not rows:
-        raise DataError(
-            f"{folder}: no images; expected a folder for each label, with {', '.join(SUFFIXES)} files in it"
-        )
-    return rows
+    pictures = any(len(parts) > 1 and _is_picture(parts) for parts, _ in tree)
+    tables = by_part([file for file in files if bare_suffix(file) in TABLES])
+    if tables and (not pictures or _names_pictures(tables[0][1], wanted)):
+        return joined_parts([(part, _table(file, wanted)) for part, file in tables])
+    if not pictures and (archives := by_part([file for file in files if file.suffix.lower() == ".zip"])):
+        found = [(part, image_parts(file, wanted)) for part, file in archives]
+        return joined_parts([(part if inner == "train" else inner, rows)
+                        for part, parts in found for inner, rows in parts.items()])  # fmt: skip
+    inner = [child for child in sorted(folder.iterdir()) if child.is_dir() and child.name.lower() in PART_NAMES]
+    if any(
+        bare_suffix(file) in TABLES and _names_pictures(file, wanted) for each in inner for file in data_files(each)
+    ):
+        return joined_parts([(PART_NAMES[each.name.lower()], _folder_parts(each, wanted)["train"]) for each in inner])
+    return _tree_parts(tree, folder, wanted)
 
 
-def _folders(path: Path) -> list[Path]:
-    return sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+def _tree_parts(
+    files: Sequence[tuple[tuple[str, ...], Encoded]], top: Path, wanted: ImageFields
+) -> dict[str, ImageRows]:
+    """`<label>/**/<picture>`, or `<part>/<label>/**/<picture>` where one of the parts is train."""
+    parts: dict[str, list[tuple[tuple[str, ...], Encoded]]] = {}
+    for names, file in files:
+        if len(names) > 1 and names[0].lower() in PART_NAMES:
+            parts.setdefault(PART_NAMES[names[0].lower()], []).append((names[1:], file))
+    if "train" in parts and all(any(len(names) > 1 for names, _ in found) for found in parts.values()):
+        return {part: _labelled(found, top, wanted) for part, found in parts.items()}
+    return {"train": _labelled(files, top, wanted)}
 
 
-def _idx_rows(file: Path) -> Iterator[Row]:
-    labels_file = file.with_name(file.name.replace(IDX, "-labels-idx1-ubyte"))
-    images, labels = _idx(file, dimensions=3), _idx(labels_file, dimensions=1)
-    if len(images) != len(labels):
-        raise DataError(f"{file} has {len(images):,} images but {labels_file} has {len(labels):,} labels")
-    for number, (image, label) in enumerate(zip(images, labels, strict=True), 1):
-        yield Row({"image": image, "label": str(label)}, f"{file}:{number}")
+def _labelled(files: Sequence[tuple[tuple[str, ...], Encoded]], top: Path, wanted: ImageFields) -> ImageRows:
+    """`<label>/**/<picture>`, sorted by name."""
+    out = ImageRows([], "a folder a label")
+    for names, file in files:
+        if not _is_picture(names):
+            out.skipped[f"{Path(names[-1]).suffix.lower() or 'other'} files"] += 1
+        elif len(names) < 2:
+            out.skipped["pictures outside the folders of the labels"] += 1
+        else:
+            out.rows.append(wanted.row(file, names[0], where=str(file)))
+    if not out.rows:
+        raise DataError(f"{top}: no pictures; expected a folder for each label, with {', '.join(SUFFIXES)} files in it")
+    return out
 
 
-def _idx(file: Path, *, dimensions: int) -> np.ndarray:
-    """Two zeros, 8 for bytes, the number of dimensions, each dimension in four bytes, then the values."""
+def _unwrapped(files: Sequence[tuple[tuple[str, ...], Encoded]]) -> Sequence[tuple[tuple[str, ...], Encoded]]:
+    """Without the folder that all pictures of an archive are in, if that is not the folder of a label."""
+    pictures = [names for names, _ in files if _is_picture(names)]
+    while len({names[0] for names in pictures}) == 1 and all(len(names) > 2 for names in pictures):
+        top = pictures[0][0]
+        files = [(names[1:] if names[0] == top and len(names) > 1 else names, file) for names, file in files]
+        pictures = [names[1:] for names in pictures]
+    return files
+
+
+def _table(path: Path, wanted: ImageFields) -> ImageRows:
+    layout = detect_layout(path, wanted.fields, wanted.columns, encoding=wanted.encoding)
+    rows = read(path, fields=wanted.fields, layout=layout)
+    return ImageRows(list(rows), str(layout), rows.skipped)
+
+
+def _names_pictures(table: Path, wanted: ImageFields) -> bool:
+    """Whether the first row of a table names a picture, so that the table and not the folders beside it is the data."""
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-            head = opened.read(4 + 4 * dimensions)
-            if head[:4] != bytes([0, 0, 8, dimensions]) or len(head) < 4 + 4 * dimensions:
-                raise DataError(f"{file}: not an idx file of bytes in {dimensions} dimensions")
-            shape: Sequence[int] = np.frombuffer(head[4:], ">u4").tolist()
-            size = int(np.prod(shape, dtype=object))
-            if size > min(MOST_BYTES, MOST_TIMES * file.stat().st_size):
-                raise DataError(f"{file}: its header declares {size:,} bytes, more than can be read")
-            values = opened.read(size + 1)
-    except FileNotFoundError as error:
-        raise DataError(f"{file}: no such file") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: damaged ({error})") from error
-    if len(values) != size:
-        raise DataError(f"{file}: truncated or too long; its header declares {size:,} bytes")
-    return np.frombuffer(values, np.uint8).reshape(shape)
+        next(read(table, fields=wanted.fields, columns=wanted.columns, encoding=wanted.encoding))
+    except (DataError, StopIteration):
+        return False
+    return True
+
+
+def _idx(file: Path, wanted: ImageFields) -> ImageRows:
+    rows = [wanted.row(image, label, where=where) for image, label, where in idx_rows(file)]
+    return ImageRows(rows, "idx files")
+
+
+def _is_picture(names: tuple[str, ...]) -> bool:
+    return Path(names[-1]).suffix.lower() in SUFFIXES
+
+
+def _part_named(file: Path) -> str | None:
+    """The part that a word of the file's name says: train-images.gz, emnist-test-labels, t10k-images."""
+    words = re.split(r"[^a-z0-9]+", file.name.lower())
+    found = [WORDS[word] for word in words if word in WORDS]
+    return found[0] if found else None
+
+
+def by_part(files: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The files with their parts. Those not named after a part are left out if one is named train; else they are it."""
+    named = [(_part_named(file), file) for file in files]
+    has_train = any(part == "train" for part, _ in named)
+    found = [(part or "train", file) for part, file in named if part is not None or not has_train]
+    if found and not any(part == "train" for part, _ in found):
+        raise DataError(f"{files[0].parent}: has {files[0].name} but no file whose name says train")
+    return found
+
+
+def joined_parts(found: Sequence[tuple[str, ImageRows]]) -> dict[str, ImageRows]:
+    parts: dict[str, ImageRows] = {}
+    for part, rows in found:
+        parts[part] = parts[part] + rows if part in parts else rows
+    return parts

@@ -24,8 +24,8 @@ OnFileBytes = Callable[[Path, bytes], object]
 
 
 def detect_layout(
-    paths: Paths, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, *, encoding: str | None = None,
-    limits: Limits = DEFAULT,
+    paths: Paths, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, *, optional: Sequence[str] = (),
+    encoding: str | None = None, limits: Limits = DEFAULT,
 ) -> Layout:  # fmt: skip
     """How `read` reads the files."""
     files = _files(paths)
@@ -36,19 +36,21 @@ def detect_layout(
             fields, ["folder", "file"], sample=[], chosen={"text": "file", "label": "folder"}, where=str(paths)
         )
         return Layout("a folder a label", mapping, ("folder", "file"), encoding=encoding or "utf-8")
-    return detect_file_layout(files[0], fields, columns=columns, encoding=encoding, limits=limits)
+    return detect_file_layout(files[0], fields, optional=optional, columns=columns, encoding=encoding, limits=limits)
 
 
 def read(
-    paths: Paths, *, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, encoding: str | None = None,
-    limits: Limits = DEFAULT, layout: Layout | None = None, on_bytes: OnFileBytes | None = None,
+    paths: Paths, *, fields: Sequence[str], optional: Sequence[str] = (), columns: Mapping[str, str] = NO_COLUMNS,
+    encoding: str | None = None, limits: Limits = DEFAULT, layout: Layout | None = None,
+    on_bytes: OnFileBytes | None = None,
 ) -> Rows:  # fmt: skip
     """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
 
-    `columns` maps a field to a column (by name, or number from 1); other fields are detected.
+    `columns` maps a field to a column (by name, or number from 1); other fields are detected. `optional` fields are
+    read where a column has one of their usual names.
     `layout`, if known, saves the detection. `on_bytes` is called with a file's path and its bytes as they are read.
     """
-    layout = layout or detect_layout(paths, fields, columns, encoding=encoding, limits=limits)
+    layout = layout or detect_layout(paths, fields, columns, optional=optional, encoding=encoding, limits=limits)
     return Rows(_files(paths), layout, limits=limits, on_bytes=on_bytes)
 
 
@@ -70,7 +72,7 @@ class Rows(Iterator[Row]):
         for path in files:
             file = formats.InputFile(path, self.layout, self._limits, self.skipped, self._observer(path))
             for number, record in formats.READERS[self.layout.format](file):
-                yield _row(record, self.layout.mapping, where=f"{path}:{number}")
+                yield _row(record, self.layout.mapping, where=f"{path}:{number}", folder=path.parent)
 
     def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:
         encoding = None if self.layout.encoding.startswith("utf") else self.layout.encoding
@@ -88,7 +90,7 @@ class Rows(Iterator[Row]):
                 self.skipped["blank lines"] += 1
                 continue
             record = dict(zip(self.layout.columns, (one, line), strict=True))
-            yield _row(record, self.layout.mapping, where=f"{files[0]}:{number}")
+            yield _row(record, self.layout.mapping, where=f"{files[0]}:{number}", folder=files[0].parent)
         if rest := sum(1 for _ in two_side):
             raise _line_counts(files, number, number + rest)
 
@@ -102,7 +104,7 @@ def _line_counts(files: Sequence[Path], one: int, two: int) -> DataError:
     )
 
 
-def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -> Row:
+def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str, folder: Path) -> Row:
     fields: dict[str, Any] = {}
     for name, column in mapping.items():
         if column not in record:
@@ -110,7 +112,7 @@ def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str) -
                 f'{where}: {name}: the field "{column}" is missing; found {listing(record) or "none"}. '
                 "Give every example the field, or name the column that holds it."
             )
-        fields |= convert(name, record[column], where=where)
+        fields |= convert(name, record[column], where=where, folder=folder)
     if "words" in fields and "tags" in fields and len(fields["words"]) != len(fields["tags"]):
         raise DataError(f"{where}: tags: {len(fields['tags'])} tags for {len(fields['words'])} words; give each one.")
     return Row(fields, where)

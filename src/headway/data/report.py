@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -31,6 +32,17 @@ class Overlong:
     where: str
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Distribution of the numbers to predict."""
+
+    min: float
+    mean: float
+    std: float
+    max: float
+    mae: float  # mean absolute error of always predicting the mean
+
+
 @dataclass
 class Report:
     """Findings of a check. `extra` holds lines added by the caller, such as memory and time estimates."""
@@ -42,6 +54,10 @@ class Report:
     labels: dict[str, int] = field(default_factory=dict)  # most frequent first
     near_duplicate_labels: list[list[str]] = field(default_factory=list)
     unknown_labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # label -> count, first location
+    several: bool = False  # an example has any number of labels
+    numbers: Numbers | None = None  # where the target is a number
+    has_boxes: bool = False  # labels are those of boxes, several a picture
+    box_problems: dict[str, tuple[int, str]] = field(default_factory=dict)  # problem -> count, first location
     lengths: dict[str, Lengths] = field(default_factory=dict)
     overlong: dict[str, Overlong] = field(default_factory=dict)
     duplicates: int = 0
@@ -51,11 +67,12 @@ class Report:
     exact: bool = True  # False: duplicates, contradictions and overlap are estimates
     warnings: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # memory in bytes, time in seconds, by name
 
     @property
     def majority(self) -> tuple[str, float] | None:
-        """The most frequent label and its share: the accuracy of the trivial classifier."""
-        if not self.labels:
+        """The most frequent label and its share: the accuracy of the trivial classifier. None for lists of labels."""
+        if not self.labels or self.has_boxes or self.several:
             return None
         label, count = next(iter(self.labels.items()))
         return label, count / sum(self.labels.values())
@@ -75,7 +92,13 @@ class Report:
         return lines + [f"warning      {warning}" for warning in self.warnings]
 
     def _label_lines(self) -> list[str]:
-        total = sum(self.labels.values())
+        if self.numbers is not None:
+            low, mean, std, high, mae = (f"{value:.4g}" for value in asdict(self.numbers).values())
+            return [
+                f"numbers      {low} to {high}, mean {mean}, standard deviation {std}",
+                f"baseline     always the mean {mean}: mean absolute error {mae}",
+            ]
+        total = self.examples if self.several else sum(self.labels.values())
         width = max((len(repr(label)) for label in list(self.labels)[:SHOWN]), default=0)
         lines = [
             f"{'labels' if not position else '':<12} {label!r:<{width}}  {count:>8,}  {count / total:6.1%}"
@@ -83,6 +106,9 @@ class Report:
         ]
         if len(self.labels) > SHOWN:
             lines.append(f"{'':<12} … and {len(self.labels) - SHOWN:,} more")
+        if self.several and self.labels:
+            count, score = best_constant(list(self.labels.values()), examples=self.examples)
+            lines.append(f"baseline     always {', '.join(map(repr, list(self.labels)[:count]))}: micro F1 {score:.1%}")
         if self.majority:
             lines.append(f"baseline     always {self.majority[0]!r}: accuracy {self.majority[1]:.1%}")
         return lines
@@ -95,3 +121,11 @@ class Report:
             numbers = (found.min, found.median, found.p95, found.p99, found.max)
             lines.append(f"{'':<12} {part:<12}" + "".join(f"{number:>8,}" for number in numbers) + f"  {found.where}")
         return lines
+
+
+def best_constant(counts: Sequence[int], *, examples: int, others: int = 0) -> tuple[int, float]:
+    """How many of the most frequent labels to predict for every example, and the micro F1 of that. `counts` are the
+    examples of each label, most frequent first; `others` labels can never be predicted."""
+    total = sum(counts) + others
+    scores = [2 * sum(counts[:k]) / (k * examples + total) for k in range(1, len(counts) + 1)]
+    return max(enumerate(scores, 1), key=lambda pair: pair[1], default=(0, 0.0))

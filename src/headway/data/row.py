@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headway.errors import DataError
@@ -30,6 +32,7 @@ class Layout:
     delimiter: str | None = None
     header: bool = False
     encoding: str = "utf-8"
+    unused: tuple[str, ...] = ()  # columns that hold texts and are mapped to no field
 
     def __str__(self) -> str:
         parts = [self.format]
@@ -49,14 +52,18 @@ def kind(value: Any) -> str:
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
-def convert(name: str, value: Any, *, where: str) -> dict[str, Any]:
-    """A raw value as the field (or fields) a task expects; DataError names `file:line: field` of a wrong type."""
+def convert(name: str, value: Any, *, where: str, folder: Path = Path()) -> dict[str, Any]:
+    """A raw value as the field (or fields) a task expects; DataError names `file:line: field` of a wrong type. Names of
+    files are relative to `folder`."""
+    if name in FILE_FIELDS:
+        return {name: _file(name, value, where=where, folder=folder)}
     if name in ("words", "tags"):
         return {name: _strings(name, value, where=where)}
     if name == "answers":
         return {name: _answers(value, where=where)}
     if name == "label":
-        return {name: _label(value, where=where)}
+        several = isinstance(value, list)
+        return {name: [_label(item, where=where) for item in value] if several else _label(value, where=where)}
     if name == "target" and isinstance(value, list):
         alternatives = _strings(name, value, where=where)
         if not alternatives:
@@ -69,7 +76,33 @@ def convert(name: str, value: Any, *, where: str) -> dict[str, Any]:
     return {name: value}
 
 
-TEXT_FIELDS = ("text", "source", "target", "question", "context", "a", "b")
+TEXT_FIELDS = ("text", "text_pair", "source", "target", "question", "context", "a", "b", "caption", "instruction",
+               "input", "response", "system")  # fmt: skip
+FILE_FIELDS = ("image", "audio")  # a table has the name of a file, or (in Parquet) its content
+
+
+def _file(name: str, value: Any, *, where: str, folder: Path) -> Path | bytes:
+    if isinstance(value, dict) and (value.get("bytes") or value.get("path")):
+        value = value.get("bytes") or value["path"]
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise DataError(f"{where}: {name}: expected the path of a file, found {kind(value)} ({value!r:.80}).")
+    if re.match(r"\w+://", value):
+        raise DataError(f"{where}: {name}: {value[:120]!r} is an address; download the files and name them.")
+    file = folder / value.strip()
+    if not _is_file(file) and "\\" in value:  # written on Windows
+        file = folder / value.strip().replace("\\", "/")
+    if not _is_file(file):
+        raise DataError(f"{where}: {name}: {file}: no such file (paths are relative to the table's folder).")
+    return file
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def _text(name: str, value: Any, *, where: str) -> str:

@@ -11,7 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.data import formats
-from headway.data.columns import assign_columns, label_column, listing, matching_columns
+from headway.data.columns import (
+    alternative_fields,
+    assign_columns,
+    label_column,
+    listing,
+    matching_columns,
+    names_images,
+    pair_columns,
+    unused_texts,
+)
 from headway.data.json_stream import elements
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
@@ -34,7 +43,8 @@ NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 
 
 def detect_file_layout(
-    path: Path, fields: Sequence[str], *, columns: Mapping[str, str], encoding: str | None, limits: Limits
+    path: Path, fields: Sequence[str], *, optional: Sequence[str] = (), columns: Mapping[str, str],
+    encoding: str | None, limits: Limits,
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
     head = head_bytes(path, limits=limits)
@@ -45,7 +55,7 @@ def detect_file_layout(
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)
     if layout.format == "table":
-        return _table(path, fields, layout=layout, chosen=columns, limits=limits)
+        return _table(path, fields, optional=optional, layout=layout, chosen=columns, limits=limits)
     file = formats.InputFile(path, layout, limits)
     if layout.format == "CoNLL":
         words = (line for _, line in file.lines() if line.strip() and not line.startswith(("-DOCSTART-", "#")))
@@ -67,10 +77,10 @@ def detect_file_layout(
     names = list(dict.fromkeys(name for record in sample for name in record))
     if layout.format == "label and text a line":
         return _with(layout, mapping={"text": "2", "label": "1"}, columns=names)
-    mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=str(path))
+    mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=str(path), optional=optional)
     if layout.format == "SQuAD":
         mapping = {name: name for name in names} | mapping
-    return _with(layout, mapping=mapping, columns=names)
+    return replace(_with(layout, mapping=mapping, columns=names), unused=unused_texts(mapping, sample))
 
 
 def detect_parallel_layout(
@@ -160,32 +170,41 @@ def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
     return best if quality(best) > (0.0, 0) else ","
 
 
-def _table(path: Path, fields: Sequence[str], *, layout: Layout, chosen: Mapping[str, str], limits: Limits) -> Layout:
+def _table(
+    path: Path, fields: Sequence[str], *, optional: Sequence[str], layout: Layout, chosen: Mapping[str, str],
+    limits: Limits,
+) -> Layout:  # fmt: skip
     rows = formats.split_rows(path, delimiter=layout.delimiter or ",", encoding=layout.encoding, limits=limits)
     top = [cells for _, cells in itertools.islice(_filled(rows), SAMPLE)]
     if not top:
         raise _no_examples(path)
-    header = _has_header(top, fields, chosen=chosen)
+    header = _has_header(top, (*fields, *optional), chosen=chosen)
     names = top[0] if header else [str(number) for number in range(1, len(top[0]) + 1)]
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{path}:1: the header names {listing(repeated)} more than once.")
     if len(top) == header:
         raise DataError(f"{path}: the file has a header ({listing(names)}) and no examples; give it some.")
     sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
-    mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path))
-    return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding)
+    mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path), optional=optional)
+    unused = unused_texts(mapping, sample)
+    return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding, unused)
 
 
 def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: Mapping[str, str]) -> bool:
     first, rest = top[0], [cells for cells in top[1:] if len(cells) == len(top[0])]
     if any(column in first for column in chosen.values() if not column.isdigit()):
         return True
+    if any(names_images([cell]) for cell in first):
+        return False
+    if any(names_images(column) for column in zip(*rest, strict=True)):  # names of files below something else
+        return True
     if not all(NAME_LIKE.fullmatch(cell.strip()) or not cell for cell in first) or len(set(first)) < len(first):
         return False
     recurring = {cell for index, cell in enumerate(first) if any(cells[index] == cell for cells in rest)}
     if recurring:
         return False
-    if any(matching_columns(name, first) for name in fields):
+    named = alternative_fields(fields, first, {})
+    if any(matching_columns(name, first) for name in named) or ("text_pair" in fields and pair_columns(first)):
         return True
     if "label" not in fields or any(" " in cell.strip() for cell in first):
         return False

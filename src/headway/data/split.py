@@ -16,13 +16,16 @@ from typing import Any
 
 from headway.data.columns import matching_columns
 from headway.data.row import Row
-from headway.data.store import fingerprint
+from headway.data.store import fingerprint, fingerprint_of_hash
 from headway.errors import DataError
+from headway.files import BLAKE2B
+from headway.preprocess.archive import ArchivedFile
 
 PART_NAMES = {"train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid",
               "dev": "valid", "development": "valid", "test": "test", "testing": "test"}  # fmt: skip
 DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".bio", ".iob", ".parquet"}
-INPUT_FIELDS = ("text", "source", "words", "question", "context", "a", "b", "messages", "image")
+INPUT_FIELDS = ("text", "text_pair", "source", "words", "question", "context", "a", "b", "messages", "prompt",
+                "instruction", "input", "image", "audio")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Parts:
 
 def held_out(row: Row, *, share: float = 0.1) -> bool:
     """Whether a row belongs to the held-out part. Questions on one context stay together."""
-    group = ["context"] if "context" in row.fields else [name for name in INPUT_FIELDS if name in row.fields]
-    return digest(row, fields=group or sorted(row.fields)) < share * 2**64
+    group = ["context"] if "context" in row.fields else input_fields(row)
+    return digest(row, fields=group) < share * 2**64
 
 
 def digest(row: Row, *, fields: Iterable[str]) -> int:
@@ -51,7 +54,14 @@ def digest(row: Row, *, fields: Iterable[str]) -> int:
 
 def input_hash(row: Row) -> int:
     """Hash of the input fields: equal for rows that differ only in label or target."""
-    return digest(row, fields=[name for name in INPUT_FIELDS if name in row.fields] or sorted(row.fields))
+    return digest(row, fields=input_fields(row))
+
+
+def input_fields(row: Row) -> list[str]:
+    """Those that a model reads; the text of a recording is what it generates."""
+    if "audio" in row.fields:
+        return ["audio"]
+    return [name for name in INPUT_FIELDS if name in row.fields] or sorted(row.fields)
 
 
 def find_parts(paths: str | Path | Iterable[str | Path], *, valid: str | Path | None = None) -> Parts:
@@ -114,6 +124,10 @@ def _text(value: Any) -> str:
         except OSError as error:
             raise DataError(f"{value}: cannot be read ({error.strerror}).") from error
         return _file_hash(value, state.st_size, state.st_mtime_ns)  # an image is identified by its bytes
+    if isinstance(value, ArchivedFile):
+        return fingerprint_of_hash(value.digest)
+    if isinstance(value, bytes):
+        return fingerprint_of_hash(BLAKE2B(value).hexdigest())
     if hasattr(value, "tobytes"):  # an array's repr leaves out its middle
         return hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
     return value if isinstance(value, str) else repr(value)

@@ -18,7 +18,7 @@ from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
 from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
-from headway.files import BLAKE2B, file_hash
+from headway.files import BLAKE2B, file_hash, is_present, open_file
 
 NO_HASHES: Mapping[Path, str] = {}
 
@@ -68,7 +68,7 @@ class Store:
     def open(cls, folder: str | Path, key: str) -> Store | None:
         """The store, or None if there is none for this key, or it is incomplete, damaged or of another format."""
         folder = Path(folder)
-        index = read_checksummed(folder / INDEX)
+        index = None if folder.is_symlink() else read_checksummed(folder / INDEX)
         if index is None or (index.get("version"), index.get("key")) != (VERSION, key) or not is_intact(folder, index):
             return None
         return cls(folder, index)
@@ -76,10 +76,13 @@ class Store:
     @staticmethod
     def why_unusable(folder: str | Path, key: str) -> str | None:
         """Why `open` returns None although there is a folder, in a few words; None if there is no folder."""
-        if not Path(folder).exists():
+        if not is_present(folder):
             return None
+        if Path(folder).is_symlink():
+            return "the folder is a link"
         try:
-            version = json.loads((Path(folder) / INDEX).read_text(encoding="utf-8"))["version"]
+            with open_file(Path(folder) / INDEX, inside=folder) as file:
+                version = json.loads(file.read().decode("utf-8"))["version"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return "they are damaged"
         if version != VERSION:
@@ -134,7 +137,16 @@ def fingerprint(paths: str | Path | Iterable[str | Path], *, known: Mapping[Path
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(f"{name}\0{known.get(file) or file_hash(file, BLAKE2B).hexdigest()}\0".encode())
+                hasher.update(_file_entry(name, known.get(file) or file_hash(file, BLAKE2B).hexdigest()))
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()
+
+
+def fingerprint_of_hash(content: str) -> str:
+    """`fingerprint` of a file, given the BLAKE2B hash of its content."""
+    return BLAKE2B(_file_entry("", content)).hexdigest()
+
+
+def _file_entry(name: str, content: str) -> bytes:
+    return f"{name}\0{content}\0".encode()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,8 +20,9 @@ import numpy as np
 
 from headway.data.checksums import WHERE, file_names, is_intact, mapped, read_checksummed, write_checksummed
 from headway.data.schema import Field, as_value, read_schema, schema_json
-from headway.errors import DataError, HeadwayError
-from headway.files import BLAKE2B, LockedError, file_hash, lock
+from headway.errors import DataError, DiskError, HeadwayError
+from headway.files import BLAKE2B, append_file, disk_errors, file_hash, remove
+from headway.locks import LockedError, lock
 
 INDEX = "index.json"
 PROGRESS = "progress.json"
@@ -35,7 +36,7 @@ class StoreWriter:
     """`add` examples, `save_progress` now and then, `finish`. `metadata` is that of the progress found on entry."""
 
     def __init__(self, folder: Path, *, key: str) -> None:
-        self.target, self.folder, self.key = folder, folder.with_name(f".{folder.name}-draft"), key
+        self.target, self.folder, self.key = folder, _draft(folder), key
         self.count, self.metadata = 0, dict[str, Any]()
         self._files: dict[str, _AppendedFile] = {}
         self._schema: dict[str, Field] = {}
@@ -45,31 +46,35 @@ class StoreWriter:
         self._unsaved_bytes = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack, self._os_errors():
-            self.folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack, self._disk_errors():
             try:
                 stack.enter_context(lock(self.folder.with_name(f"{self.folder.name}.lock")))
             except LockedError:
                 raise DataError(f"{self.target}: another process is preparing the data there; wait for it.") from None
             if not self._continue():
-                for file in self.folder.iterdir():
-                    file.unlink()
+                self._close()
+                remove(self.folder)
+                self.folder.mkdir()
             self._locked = stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Saved progress stays for another try, unless the data itself is at fault."""
-        for file in self._files.values():
-            file.close()
-        if kind is not None and (not self._saved or issubclass(kind, HeadwayError)):
+        self._close()
+        at_fault = kind is not None and issubclass(kind, HeadwayError) and not issubclass(kind, DiskError)
+        if kind is not None and (not self._saved or at_fault):
             shutil.rmtree(self.folder, ignore_errors=True)
         self._locked.close()
+
+    def _close(self) -> None:
+        for file in self._files.values():
+            file.close()
 
     def add(self, example: Mapping[str, Any]) -> None:
         """Appends arrays and bytes by field name; the entry "where" (`file:line`) is the example's location."""
         where = str(example.get(WHERE, ""))
         values = {name: as_value(value) for name, value in example.items() if name != WHERE}
-        with self._os_errors():
+        with self._disk_errors():
             self._check(values, where=where or f"example {self.count + 1}")
             for name, value in values.items():
                 self._append(name, value)
@@ -85,7 +90,7 @@ class StoreWriter:
 
     def save_progress(self, metadata: Mapping[str, Any]) -> None:
         """Flushes all examples to the disk, so that another process can continue after them."""
-        with self._os_errors():
+        with self._disk_errors():
             write_checksummed(self.folder / PROGRESS, self._index(metadata))
         self._saved, self._unsaved_bytes = True, 0
 
@@ -93,13 +98,11 @@ class StoreWriter:
         """Completes the store and renames it to its folder; `metadata` is kept in its index."""
         if not self._files:
             raise DataError("There are no examples to store.")
-        with self._os_errors():
+        with self._disk_errors():
             write_checksummed(self.folder / INDEX, self._index(metadata or {}))
             (self.folder / PROGRESS).unlink(missing_ok=True)
-            for file in self._files.values():
-                file.close()
-            if self.target.exists():
-                shutil.rmtree(self.target)
+            self._close()
+            remove(self.target)
             os.replace(self.folder, self.target)
 
     def ends_at(self, where: str) -> bool:
@@ -120,7 +123,7 @@ class StoreWriter:
 
     def _continue(self) -> bool:
         """Restores the saved progress, if there is one for this key and the files agree with it."""
-        index = read_checksummed(self.folder / PROGRESS)
+        index = None if self.folder.is_symlink() else read_checksummed(self.folder / PROGRESS)
         if index is None or (index.get("version"), index.get("key")) != (VERSION, self.key):
             return False
         if not _truncate_files(self.folder, index) or not is_intact(self.folder, index):
@@ -159,24 +162,25 @@ class StoreWriter:
                 f"{where}: fields {_described(found)}, but the first example has {_described(self._schema)}."
             )
 
-    @contextmanager
-    def _os_errors(self) -> Iterator[None]:
-        """An OSError as a DataError that names the folder and the free space."""
-        try:
-            yield
-        except OSError as error:
-            free = shutil.disk_usage(self.folder.parent).free if self.folder.parent.exists() else 0
-            raise DataError(
-                f"{self.target}: the prepared examples cannot be written ({error.strerror}); {self._unsaved_bytes:,} "
-                f"bytes or more are needed and {free:,} are free. Free some space, or choose another output folder."
-            ) from error
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        advice = "Free some space and give the same command again, or choose another output folder"
+        return disk_errors(self.target, max(self._unsaved_bytes, BUFFER), advice=advice)
+
+
+def has_progress(folder: Path) -> bool:
+    """Whether a store is there, or a part of it from which a writer continues."""
+    return (folder / INDEX).exists() or (_draft(folder) / PROGRESS).exists()
+
+
+def _draft(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}-draft")
 
 
 class _AppendedFile:
     """A file opened for appending, with the checksum of its content."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = append_file(path, buffering=0)
         self._size, self._hash = path.stat().st_size, file_hash(path, BLAKE2B)
         self._pending = bytearray()
 
@@ -205,12 +209,11 @@ def _truncate_files(folder: Path, index: Mapping[str, Any]) -> bool:
     """Cuts off what was written after the progress was saved; False if the index is malformed."""
     try:
         files = index["files"]
-        if set(files) != file_names(read_schema(index["fields"])) or any(
-            (folder / name).is_symlink() for name in files
-        ):
+        if set(files) != file_names(read_schema(index["fields"])):
             return False
         for name, entry in files.items():
-            os.truncate(folder / name, min(entry["bytes"], (folder / name).stat().st_size))
+            with append_file(folder / name) as file:
+                file.truncate(min(entry["bytes"], file.seek(0, os.SEEK_END)))
         return True
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return False

@@ -6,14 +6,14 @@ A file is plain or gzip (detected by its first bytes), UTF-8 with or without a B
 from __future__ import annotations
 
 import codecs
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from headway.errors import DataError
+from headway.files import RefusedFileError, open_file
 
 OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
@@ -207,19 +207,19 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
 
 def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may block, a device may be endless
-            raise DataError(f"{path}: is not a regular file; copy its content into one.")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             first = _observed(file, on_bytes)
             rest = iter(lambda: _observed(file, on_bytes), b"")
             yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
+    except RefusedFileError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); copy its content into one.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
-def _observed(file: BinaryIO, on_bytes: OnBytes | None) -> bytes:
+def _observed(file: IO[bytes], on_bytes: OnBytes | None) -> bytes:
     chunk = file.read(CHUNK)
     if on_bytes is not None:
         on_bytes(chunk)

@@ -8,6 +8,8 @@ from typing import Any
 
 from headway.errors import DataError, HeadwayError
 
+UNITS = {"boxes": "boxes", "picture": "pixels", "recording": "frames of 10 ms"}  # of a part's length, if not tokens
+LEFT_OUT = frozenset({"recording"})  # parts that cannot be cut: examples over the limit are not used
 MOST = 2**53  # a larger count can only come from a damaged file
 
 
@@ -24,19 +26,25 @@ class TruncationCounter:
 
     def apply(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
         """`ids`, cut to `limit` tokens if longer; `last` (an end token), if given, then replaces the last one."""
-        self.seen[part] = self.seen.get(part, 0) + 1
-        if len(ids) <= limit:
+        if not self.exceeds(len(ids), limit, part=part, where=where):
             return ids
+        return ids[:limit] if last is None else [*ids[: limit - 1], last]
+
+    def exceeds(self, length: int, limit: int, *, part: str, where: str) -> bool:
+        """Whether a part has more than `limit` tokens, which the caller then cuts; counts it, or raises by policy."""
+        self.seen[part] = self.seen.get(part, 0) + 1
+        if length <= limit:
+            return False
         if self.policy == "error":
             raise self.error(
-                f"{where}: {part} has {len(ids)} tokens, the model takes {limit}; "
+                f"{where}: {part} has {length} {unit(part)}, the model takes {limit}; "
                 "shorten it, raise the limit, or set overflow=truncate"
             )
         self.cut[part] = self.cut.get(part, 0) + 1
         self.limit[part] = limit
-        if len(ids) > self.worst.get(part, (0, ""))[0]:
-            self.worst[part] = (len(ids), where)
-        return ids[:limit] if last is None else [*ids[: limit - 1], last]
+        if length > self.worst.get(part, (0, ""))[0]:
+            self.worst[part] = (length, where)
+        return True
 
     def merge(self, state: Mapping[str, Any]) -> None:
         """Adds the counts of another counter's `state_dict`."""
@@ -50,7 +58,8 @@ class TruncationCounter:
     def summary(self) -> list[str]:
         """A line for each part with truncated examples."""
         return [
-            f"{part}: {count} of {self.seen[part]} cut to {self.limit[part]} tokens "
+            f"{part}: {count} of {self.seen[part]} {'left out: over' if part in LEFT_OUT else 'cut to'} "
+            f"{self.limit[part]} {unit(part)} "
             f"({count / self.seen[part]:.1%}); the longest had {self.worst[part][0]} ({self.worst[part][1]})"
             for part, count in self.cut.items()
         ]
@@ -87,3 +96,8 @@ class TruncationCounter:
             }
             for part, count in self.cut.items()
         }
+
+
+def unit(part: str) -> str:
+    """What the length of a part counts."""
+    return UNITS.get(part, "tokens")

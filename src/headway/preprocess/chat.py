@@ -6,22 +6,24 @@ written by the template itself are encoded as control tokens; those typed by a u
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from headway.errors import CheckpointError, InputError
+from headway.limited_process import CrashError, KeptProcess, LimitError
 from headway.preprocess.text import CONTROL, Tokenizer
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 MARK = "\ufdd0"  # a noncharacter of the Unicode standard: it occurs in no text
+SANDBOX = Path(__file__).with_name("chat_sandbox.py")
 CPU_SECONDS = 3
-TIMEOUT_FACTOR = 20  # wall-clock limit in units of CPU_SECONDS: other processes may use the CPU
+MEMORY = 2**29  # bytes of address space
+RENDERER = KeptProcess(SANDBOX, memory=MEMORY)
 MAX_CHARACTERS = 4 * 2**20
+PER_SECOND = 50  # conversations that are given a further second
 
 PLAIN = (  # for models that come without a template
     "{{ bos_token }}{% for message in messages %}"
@@ -37,19 +39,30 @@ def chat_ids(tokenizer: Tokenizer, messages: Sequence[Message], *, answer: bool 
     """The conversation in the model's own format. `answer`: ends where the assistant's reply begins. Without `bos` the
     template's bos_token is empty."""
     check(messages)
+    broken = break_controls(tokenizer, messages)
+    text = render(tokenizer.chat_template or PLAIN, template_variables(tokenizer, broken, answer=answer, bos=bos))
     controls = _pattern(tokenizer.controls)
-    broken = [
-        {**message, "content": controls.sub(lambda found: found[0][0] + MARK + found[0][1:], message["content"])}
-        for message in messages
-    ]
-    variables = {
-        "messages": broken,
+    return tokenizer.encode_controlled(controls.sub(lambda found: CONTROL + found[0], text).replace(MARK, ""))
+
+
+def break_controls(tokenizer: Tokenizer, value: Any) -> Any:
+    """The same messages with a mark inside every control token of their texts."""
+    if isinstance(value, str):
+        return _pattern(tokenizer.controls).sub(lambda found: found[0][0] + MARK + found[0][1:], value)
+    if isinstance(value, Mapping):
+        return {key: break_controls(tokenizer, item) for key, item in value.items()}
+    return [break_controls(tokenizer, item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def template_variables(
+    tokenizer: Tokenizer, messages: Sequence[Message], *, answer: bool, bos: bool = True
+) -> dict[str, Any]:
+    return {
+        "messages": list(messages),
         "add_generation_prompt": answer,
         **{f"{role}_token": tokenizer.roles.get(role, "") for role in ("bos", "eos", "pad", "unk")},
         **({} if bos else {"bos_token": ""}),
     }
-    text = render(tokenizer.chat_template or PLAIN, variables)
-    return tokenizer.encode_controlled(controls.sub(lambda found: CONTROL + found[0], text).replace(MARK, ""))
 
 
 def turn_ends(tokenizer: Tokenizer) -> list[int]:
@@ -69,6 +82,8 @@ def check(messages: Sequence[Message]) -> None:
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
         if role not in ROLES:
             raise InputError(f"message {number}: its role is {role!r}; it must be {', '.join(ROLES)}")
+        if content is None and message.get("tool_calls"):
+            continue
         if not isinstance(content, str):
             raise InputError(f"message {number}: its content is {content!r:.60}; it must be a string")
         wrong = next((character for character in ("\0", MARK) if character in content), None)
@@ -82,27 +97,43 @@ def render(
     template: str, variables: Mapping[str, Any], *, seconds: int = CPU_SECONDS, max_characters: int = MAX_CHARACTERS
 ) -> str:
     """Renders in a separate process with limits on time, memory and output (chat_sandbox.py)."""
-    request = json.dumps(
-        {"template": template, "variables": dict(variables), "seconds": seconds, "max_characters": max_characters}
-    )
-    command = [sys.executable, "-I", str(Path(__file__).with_name("chat_sandbox.py"))]
-    try:
-        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=seconds * TIMEOUT_FACTOR)
-        ended = done.returncode >= 0
-    except subprocess.TimeoutExpired:
-        ended = False
-    if not ended:
-        raise CheckpointError(f"the model's chat template was not rendered within {seconds} s; is it damaged?")
-    try:
-        reply = json.loads(done.stdout)
-    except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise CheckpointError(f"the model's chat template could not be rendered: {last}") from None
-    if "error" in reply:
-        raise InputError(f"the model's chat template refused the conversation: {reply['error']}")
-    return reply["text"]
+    (reply,) = render_many(template, [variables], seconds=seconds, max_characters=max_characters)
+    if isinstance(reply, InputError):
+        raise reply
+    return reply
 
 
+def render_many(
+    template: str,
+    conversations: Sequence[Mapping[str, Any]],
+    *,
+    seconds: int = CPU_SECONDS,
+    max_characters: int = MAX_CHARACTERS,
+) -> list[str | InputError]:
+    """As `render`, for many conversations in one process: the text of each, or why the template refuses it."""
+    seconds += len(conversations) // PER_SECOND
+    conversations = [dict(variables) for variables in conversations]
+    request = {"template": template, "conversations": conversations, "max_characters": max_characters}
+    try:
+        replies = RENDERER.run(request, seconds=seconds)
+    except LimitError:
+        reason = f"was not rendered within {seconds} s; is it damaged?"
+        raise CheckpointError(f"the model's chat template {reason}") from None
+    except CrashError as error:
+        raise CheckpointError(f"the model's chat template could not be rendered: {error}") from None
+    return [
+        reply["text"]
+        if "text" in reply
+        else InputError(f"the model's chat template refused the conversation: {reply['error']}")
+        for reply in replies
+    ]
+
+
+def control_pattern(tokenizer: Tokenizer) -> re.Pattern[str]:
+    return _pattern(tokenizer.controls)
+
+
+@cache
 def _pattern(controls: frozenset[str]) -> re.Pattern[str]:
     """Matches any of them, the longest first; matches nothing if there are none."""
     return re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))) or r"(?!)")

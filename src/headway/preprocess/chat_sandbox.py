@@ -1,5 +1,5 @@
-"""Renders a chat template in a sandbox. Run as a separate process that reads one JSON object on standard input and
-writes one on standard output.
+"""Renders a chat template for one or several conversations in a sandbox. Run in a separate process
+(headway.limited_process).
 
 A template comes with a model and is untrusted. Jinja's sandbox forbids attributes and calls that lead out of it; the
 limits of the process bound its memory and time. It has the names that published templates use: `messages`, `bos_token`,
@@ -8,7 +8,6 @@ limits of the process bound its memory and time. It has the names that published
 
 import datetime
 import json
-import sys
 from typing import Any, NoReturn
 
 import jinja2
@@ -16,8 +15,6 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-MEMORY = 2**29  # bytes of address space
 
 
 class Generation(Extension):
@@ -39,40 +36,33 @@ def to_json(value: Any, indent: int | None = None, separators: Any = None, sort_
     return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def render(template: str, variables: dict[str, Any]) -> str:
+def compile_template(template: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    return environment.from_string(template).render(**variables)
+    return environment.from_string(template)
 
 
-def limit(seconds: int) -> None:
-    """Limits memory and CPU time, and forbids writing files."""
+def render(template: jinja2.Template, variables: dict[str, Any], most: int) -> dict[str, str]:
     try:
-        import resource
-    except ImportError:  # Windows has no such limits; the parent process stops this one after a timeout
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def main() -> None:
-    request = json.load(sys.stdin)
-    limit(request["seconds"])
-    most = request["max_characters"]
-    try:
-        text = render(request["template"], request["variables"])
-        reply = {"error": f"it writes more than {most} characters"} if len(text) > most else {"text": text}
+        text = template.render(**variables)
     except (jinja2.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        reply = {"error": str(error) or type(error).__name__}
+        return {"error": str(error) or type(error).__name__}
     except MemoryError:
-        reply = {"error": "it takes too much memory"}
-    json.dump(reply, sys.stdout)
+        return {"error": "it takes too much memory"}
+    return {"error": f"it writes more than {most} characters"} if len(text) > most else {"text": text}
 
 
-if __name__ == "__main__":
-    main()
+def answer(request: dict[str, Any]) -> list[dict[str, str]]:
+    """For each conversation its text, or an error."""
+    most, conversations = request["max_characters"], request["conversations"]
+    try:
+        template = compile_template(request["template"])
+    except (jinja2.TemplateError, RecursionError, ValueError) as error:
+        return [{"error": str(error) or type(error).__name__}] * len(conversations)
+    except MemoryError:
+        return [{"error": "it takes too much memory"}] * len(conversations)
+    return [render(template, variables, most) for variables in conversations]

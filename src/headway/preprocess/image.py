@@ -1,4 +1,4 @@
-"""A picture file, its bytes, an array or a Pillow image → pixels as the model expects them.
+"""A picture file (on the disk or in a zip archive), its bytes, an array or a Pillow image → a decoded picture.
 
 `open_image` decodes: eight bits a colour, rotated as the EXIF tag says, the first frame of an animation. A file is
 named by a `Path`; a plain string, which may come from anywhere, is refused. `ImageProcessor` (image_processor.py)
@@ -8,6 +8,7 @@ resizes, crops and normalises the result.
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from pathlib import Path
 from threading import Lock
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import DataError
+from headway.errors import DataError, InputError
+from headway.files import RefusedFileError, open_file
+from headway.preprocess.archive import ArchivedFile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 MAX_PIXELS = 100_000_000  # a small file may decode to a picture that fills the memory
 MAX_BYTES = 1 << 28  # of a file
+ORIENTATION = 0x0112  # EXIF tag: how the camera was held
+# What Pillow raises for damaged files: its decoders trust the types and counts of a file.
+DAMAGED = (OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, EOFError, struct.error)
 WARNINGS = Lock()  # filters of warnings are global, and pictures are decoded by several threads
 
 
@@ -31,12 +37,12 @@ def open_image(source: Any, *, where: str = "image") -> Image:
     """The decoded picture. `where` names in errors a picture that is not a file; a file is named by its path."""
     from PIL import Image, ImageOps
 
-    where = str(source) if isinstance(source, Path) else where
+    where = str(source) if isinstance(source, Path | ArchivedFile) else where
     if isinstance(source, np.ndarray):
         return _from_array(source, where=where)
-    if not isinstance(source, Path | bytes | Image.Image):
+    if not isinstance(source, Path | ArchivedFile | bytes | Image.Image):
         raise DataError(f"{where}: expected a picture's Path, its bytes or an array, found {type(source).__name__}")
-    data = read_bytes(source) if isinstance(source, Path) else source
+    data = read_bytes(source) if isinstance(source, Path | ArchivedFile) else source
     try:
         with WARNINGS, warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_PIXELS is lower
@@ -45,10 +51,23 @@ def open_image(source: Any, *, where: str = "image") -> Image:
             raise DataError(f"{where}: {picture.width} × {picture.height} is more than {MAX_PIXELS:,} pixels")
         picture.load()
         rotated = ImageOps.exif_transpose(picture)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (*DAMAGED, Image.DecompressionBombError) as error:
         raise DataError(f"{where}: not a picture, or a damaged one ({error})") from error
     deep = rotated.mode == "F" or rotated.mode.startswith("I")  # more than eight bits a colour
     return _from_array(np.asarray(rotated), where=where) if deep else rotated
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """(width, height) from a file's header, as `open_image` would rotate it; the pixels are not decoded."""
+    from PIL import Image
+
+    try:
+        with WARNINGS, warnings.catch_warnings(), Image.open(path) as picture:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            turned = picture.getexif().get(ORIENTATION) in (5, 6, 7, 8)
+            return (picture.height, picture.width) if turned else picture.size
+    except (*DAMAGED, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: not a picture, or a damaged one ({error})") from error
 
 
 def stored_image(source: Any, *, where: str = "image") -> bytes | NDArray[np.uint8]:
@@ -60,9 +79,25 @@ def stored_image(source: Any, *, where: str = "image") -> bytes | NDArray[np.uin
         picture = open_image(source, where=where)
         values = np.asarray(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"))
         return values.reshape(*values.shape[:2], -1)
-    data = read_bytes(source) if isinstance(source, Path) else source
-    open_image(data, where=str(source) if isinstance(source, Path) else where)
+    is_file = isinstance(source, Path | ArchivedFile)
+    data = read_bytes(source) if is_file else source
+    open_image(data, where=str(source) if is_file else where)
     return bytes(data)
+
+
+def to_picture(values: NDArray[np.uint8]) -> Image:
+    """(height, width, 1 or 3) → a Pillow image."""
+    return _from_array(values, where="image")
+
+
+def picture_files(path: Path) -> list[Path]:
+    """A folder's pictures, in name order; any other path alone."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
+    if not found:
+        raise InputError(f"{path}: the folder has no pictures ({', '.join(SUFFIXES)})")
+    return found
 
 
 def png_bytes(values: NDArray[np.uint8]) -> bytes:
@@ -72,15 +107,17 @@ def png_bytes(values: NDArray[np.uint8]) -> bytes:
     return out.getvalue()
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path | ArchivedFile) -> bytes:
     """The encoded picture, as it is on disk."""
+    if isinstance(path, ArchivedFile):
+        return path.read(limit=MAX_BYTES)
     try:
-        if not path.is_file() and path.exists():
-            raise DataError(f"{path}: not a plain file")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
+    except RefusedFileError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a picture, or a damaged one ({error})") from error
     if len(data) > MAX_BYTES:

@@ -116,6 +116,11 @@ class Tokenizer:
         """Recognises only control tokens that have CONTROL before them; all other text is plain."""
         return self._encode(text, special=False, backend=self._controlled).ids
 
+    def encode_controlled_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As `encode_controlled`, with the characters [start, end) of each id."""
+        encoding = self._encode(text, special=False, backend=self._controlled)
+        return encoding.ids, encoding.offsets
+
     @cached_property
     def _controlled(self) -> Backend:
         backend = Backend.from_str(self._plain.to_str())

@@ -15,10 +15,13 @@ from tokenizers import Tokenizer as Backend
 
 from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import CheckpointError
+from headway.files import is_present
+from headway.preprocess.tokenizer_limits import check_limits
 
 ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 SENTENCEPIECE = ("spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model", "spm.model")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE, "target.spm")
+CHARACTER_FILE = "character_tokenizer.json"  # of a model that reads words by their characters
 COMPANION_FILES = (  # they add to a tokenizer and are none by themselves
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
 )  # fmt: skip
@@ -51,14 +54,15 @@ def describe(folder: Path) -> Description:
     if error := unreadable_layout(folder):
         raise CheckpointError(error)
     settings = read_json(folder / "tokenizer_config.json")
-    if (folder / "tokenizer.json").exists():
+    if is_present(folder / "tokenizer.json"):
         spec, defaults = read_json(folder / "tokenizer.json"), {}
         if not isinstance(spec.get("model"), dict) or "vocab" not in spec["model"]:
             raise CheckpointError(f"{folder / 'tokenizer.json'}: no model with a vocabulary inside; fetch it again")
-    elif (folder / "vocab.txt").exists():
+    elif is_present(folder / "vocab.txt"):
         spec, defaults = _wordpiece(folder, settings), BERT_ROLES
     else:
         spec, defaults = _byte_level(folder, settings)
+    check_limits(spec, folder)
     vocabulary = vocabulary_of(spec)
     if not all(type(token_id) is int and 0 <= token_id < MAX_TOKENS for token_id in vocabulary.values()):
         raise CheckpointError(f"{folder}: a token's id is not a whole number from 0 to {MAX_TOKENS:,}; fetch it again")
@@ -72,7 +76,7 @@ def describe(folder: Path) -> Description:
 
 def unreadable_layout(folder: Path) -> str | None:
     """Why the tokenizer files of a folder are not a layout that is read, naming those found; None: they are."""
-    found = {name for name in TOKENIZER_FILES if (folder / name).exists()}
+    found = {name for name in TOKENIZER_FILES if is_present(folder / name)}
     if found & {"tokenizer.json", "vocab.txt"} or found >= {"vocab.json", "merges.txt"}:
         return None
     if models := [name for name in TOKENIZER_FILES if name in found and name not in ("vocab.json", "merges.txt")]:
@@ -90,7 +94,7 @@ def vocabulary_of(spec: dict[str, Any]) -> dict[str, int]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file does not exist."""
-    if not path.exists():
+    if not is_present(path):
         return {}
     text = read_bounded(path, limit=MAX_BYTES)
     if text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:  # small on disk, large once it is read
@@ -225,7 +229,7 @@ def _mark_special(spec: dict[str, Any], tokens: set[str], *, vocabulary: dict[st
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     path = folder / "chat_template.jinja"
-    if path.exists():
+    if is_present(path):
         return _read_text(path)
     stored = settings.get("chat_template")
     if isinstance(stored, list):  # several named ones

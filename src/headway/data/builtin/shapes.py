@@ -1,6 +1,6 @@
 """Small images of shapes, rotated, coloured and noisy. Numpy only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -47,14 +47,20 @@ def draw_shape(label: str, noise: np.random.Generator) -> NDArray[np.uint8]:
     radius = noise.uniform(6.5, 13.0)
     centre = noise.uniform(radius, SIDE - 1 - radius, size=2)
     angle = noise.uniform(0, 2 * np.pi)
-    right, down = (COLUMNS - centre[0]) / radius, (ROWS - centre[1]) / radius
-    x, y = right * np.cos(angle) + down * np.sin(angle), down * np.cos(angle) - right * np.sin(angle)
-    cover = np.clip(SHAPES[label](x, y) * radius + 0.5, 0, 1)[..., None]  # (row, column, 1): soft by one pixel
+    cover = coverage(label, centre, radius=radius, angle=angle)
     ground = noise.uniform(0, 255, size=3)
     ink = (ground + noise.choice([-1, 1], size=3) * noise.uniform(90, 160, size=3)) % 256
     speckle = noise.uniform(5, 25) * noise.standard_normal((SIDE, SIDE, 3), dtype=np.float32)
     image = ground * (1 - cover) + ink * cover + speckle  # (row, column, colour)
     return np.clip(np.rint(image), 0, 255).astype(np.uint8)
+
+
+def coverage(label: str, centre: Sequence[float] | Plane, *, radius: float, angle: float, side: int = SIDE) -> Plane:
+    """(row, column, 1): 1 inside the shape, 0 outside, soft by one pixel. `centre` is (x, y) in pixels."""
+    rows, columns = (ROWS, COLUMNS) if side == SIDE else np.mgrid[0:side, 0:side]
+    right, down = (columns - centre[0]) / radius, (rows - centre[1]) / radius
+    x, y = right * np.cos(angle) + down * np.sin(angle), down * np.cos(angle) - right * np.sin(angle)
+    return np.clip(SHAPES[label](x, y) * radius + 0.5, 0, 1)[..., None]
 
 
 DRAWN_SHAPES = Generated("classify-image", classify_image, train=4_000, test=500)

@@ -14,13 +14,17 @@ from headway.tasks.distributed import distributed_map, use_ranks
 from headway.tasks.task import Task
 
 ROWS = 150  # three batches of the tasks that take 64 at once; a row of those that read running text is a long one
-DOCUMENTS = {"generate": 3, "fill": 6}
+DOCUMENTS = {"generate": 3, "chat": 20, "fill": 6, "transcribe": 40}
 OPTIONS = {  # of every task but summarize, which is a Translate whose scores take seconds to import
     "generate": {"context": 16, "vocab": 300},
+    "chat": {"context": 48, "vocab": 300},
     "translate": {"target_limit": 8},
     **{name: {"vocab": 200} for name in ("classify", "tag", "answer", "embed")},
     "fill": {"vocab": 200, "next_sentence": True},
     "classify-image": {},
+    "detect": {},
+    "transcribe": {"target_limit": 4},
+    "draw": {},
 }
 
 

@@ -19,8 +19,8 @@ from headway.models.init import initialise
 from headway.models.outputs import Output
 from headway.preprocess.text import Tokenizer
 from headway.tasks import find
-from headway.tasks.classification import label_scores
 from headway.tasks.classify import Classify
+from headway.tasks.targets import label_scores
 
 ROWS = [
     Row({"text": "good good film", "label": "pos"}, "films.tsv:1"),

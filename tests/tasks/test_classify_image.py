@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from support.task_run import SMALL, losses, trained
 
+from headway import jobs
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.read import Row
 from headway.data.store import Store
@@ -18,6 +19,7 @@ from headway.models.build import build
 from headway.models.config import ClassifyHeadConfig, PoolerConfig
 from headway.models.init import initialise
 from headway.tasks import find
+from headway.tasks.batches import ExampleSource, prepare
 from headway.tasks.classify_image import ClassifyImage
 
 
@@ -83,6 +85,18 @@ def test_a_file_stays_encoded_until_batched(task, tmp_path, side):
     batch = task.collate([store[i] for i in range(5)], seeds=[()] * 5, where=[row.where for row in rows])
     expected = [task.image_processor(path) for path in paths]
     np.testing.assert_array_equal(batch.inputs["inputs"].numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize(("zoom", "side"), [(0.0, 8), (0.4, 12)])
+def test_small_pictures_are_decoded_once_before_training(tmp_path, zoom, side):
+    path = photo(tmp_path / "a.jpg", 40, 0)
+    row = Row({"image": path, "label": "dark"}, str(path))
+    [stored] = begun(zoom=zoom).training_examples(row)
+    assert stored["image"].shape == (side, side, 3) and stored["label"].tolist() == [0]
+    if not zoom:
+        np.testing.assert_array_equal(stored["image"], begun().image_processor.pixels(path))
+    [large] = begun(image=128).training_examples(row)
+    assert large["image"] == path.read_bytes(), "of larger ones pixels would take too much of the disk"
 
 
 def test_files_and_arrays_in_one_data_set(task, tmp_path):
@@ -152,6 +166,61 @@ def test_files_and_faults(task, tmp_path):
         task.evaluate(model, [Row({"image": grey(9), "label": "grey"}, "b:7")])
 
 
+STRONG = {"shift": 0.25, "flip": True, "zoom": 0.3, "colour": 0.3, "erase": 0.5, "mixup": 0.3, "cutmix": 0.3}
+
+
+@pytest.fixture(scope="module")
+def augmented(tmp_path_factory) -> ExampleSource:
+    data = open_builtin(ClassifyImage.builtin, size=40)
+    task = ClassifyImage.from_data(data.train, tokenizer=None, options=STRONG)
+    store = prepare(task, data.train(), tmp_path_factory.mktemp("store") / "examples", key="k")
+    return ExampleSource(store, task, batch=8, unit="examples", seed=5, fingerprint="")
+
+
+def test_augmentation_depends_on_example_and_epoch_alone(augmented):
+    """So a resumed run, another number of ranks or micro-batches sees the same pictures."""
+    places = np.arange(12)
+    whole, halves = augmented.load(places, 3), [augmented.load(places[part::2], 3) for part in (0, 1)]
+    for part, half in enumerate(halves):
+        torch.testing.assert_close(half.inputs["inputs"], whole.inputs["inputs"][part::2], rtol=0, atol=0)
+        torch.testing.assert_close(half.targets["labels"], whole.targets["labels"][part::2], rtol=0, atol=0)
+    again, other = augmented.load(places, 3), augmented.load(places, 4)
+    assert torch.equal(again.inputs["inputs"], whole.inputs["inputs"])
+    assert not any(torch.equal(*pair) for pair in zip(whole.inputs["inputs"], other.inputs["inputs"], strict=True))
+
+
+def test_mixed_pictures_have_the_labels_of_both(augmented):
+    labels = augmented.load(np.arange(40), 0).targets["labels"]
+    assert labels.shape == (40, 6) and torch.allclose(labels.sum(1), torch.ones(40))
+    mixed = torch.tensor([bool(augmented.task.partners((5, 0, place), 40)) for place in range(40)])
+    assert 15 < mixed.sum() < 33  # six of ten
+    both = ((labels > 0) & (labels < 1)).any(1)
+    assert not both[~mixed].any() and both[mixed].float().mean() > 0.6  # some are mixed with another of their label
+    alone = replace(augmented.task, mixup=0.0, cutmix=0.0)
+    plain = ExampleSource(augmented.store, alone, batch=8, unit="examples", seed=5, fingerprint="")
+    batch = plain.load(np.arange(40), 0)
+    assert torch.equal(batch.targets["labels"][~mixed], labels.argmax(1)[~mixed])
+    assert torch.equal(batch.inputs["inputs"][~mixed], augmented.load(np.arange(40), 0).inputs["inputs"][~mixed])
+
+
+def test_evaluation_sees_the_pictures_as_they_are(augmented):
+    task, examples = augmented.task, [augmented.store[place] for place in range(4)]
+    batch = task.collate(examples, seeds=[()] * 4, where=[])
+    expected = [task.image_processor(example["image"]) for example in examples]
+    np.testing.assert_array_equal(batch.inputs["inputs"].numpy(), np.stack(expected))
+
+
+def test_the_loss_of_a_mixed_picture_is_the_mean_of_both(task):
+    model, [one, two] = untrained(task), [task.examples(row)[0] for row in ROWS[:2]]
+    plain = task.collate([one], seeds=[()], where=[])
+    either = [
+        task.loss(model, replace(plain, targets={"labels": torch.tensor([label])})).total.item() for label in (0, 1)
+    ]
+    mixed = replace(plain, targets={"labels": torch.tensor([[0.3, 0.7]])})
+    assert task.loss(model, mixed).total.item() == pytest.approx(0.3 * either[0] + 0.7 * either[1], rel=1e-5)
+    assert two["label"][0] == 1
+
+
 def test_options_survive_a_round_trip(task):
     again = ClassifyImage.from_dict(task.to_dict(), None)
     assert again == task
@@ -182,7 +251,7 @@ def test_other_starts_are_refused(task):
     with pytest.raises(ConfigError, match="starts from an image encoder"):
         task.adapt(build(text))
     wide = recipes.vision(SMALL, "modern", image=(8, 16), patch=4, channels=3, head=ClassifyHeadConfig(2))
-    with pytest.raises(ConfigError, match="not square RGB"):
+    with pytest.raises(ConfigError, match="pictures of 8 × 16 pixels, which are not square"):
         task.adapt(build(wide))
 
 
@@ -200,3 +269,15 @@ def test_it_learns(tmp_path):
     scores = task.evaluate(model, data.test())
     assert np.mean(fell[-5:]) < 0.6 * np.mean(fell[:5])
     assert scores["accuracy"] > scores["majority"] + 0.15
+
+
+@pytest.mark.slow
+def test_the_chosen_settings_learn_the_built_in_shapes(tmp_path):
+    """From 3,840 pictures; `make test-slow` trains as long as the plain command does."""
+    run = jobs.train("classify-image", out=tmp_path / "run", steps=120, settings={"batch": 32, "eval_every": 0})
+    assert run.scores["accuracy"] > 0.5
+
+
+@pytest.mark.slow
+def test_the_plain_command_learns_the_built_in_shapes(tmp_path):
+    assert jobs.train("classify-image", out=tmp_path / "run").scores["accuracy"] >= 0.95

@@ -140,6 +140,10 @@ def test_retrieval_scores_by_hand(task):
     # red car finds its own first; blue sea's own (0.196) beats scarlet auto (0.0995)
     assert found["accuracy"] == 1 and found["chance"] == 0.5
     assert found["positive_cosine"] == pytest.approx((1 / math.hypot(1, 0.1) + 0.2 / math.hypot(1, 0.2)) / 2)
+    own, other = 0.2 / math.hypot(1, 0.2), 0.1 / math.hypot(1, 0.1)  # of blue sea
+    red = math.log1p(math.exp((1 / math.hypot(1, 0.2) - 1 / math.hypot(1, 0.1)) / task.temperature))
+    blue = math.log1p(math.exp((other - own) / task.temperature))
+    assert found["loss"] == pytest.approx((red + blue) / 2, rel=1e-4)
     near["blue sea"] = [1.0, 0.1]
     found = task.evaluate(ByText(task, near), ROWS[:2])
     assert (found["accuracy"], found["mrr"]) == (0.5, pytest.approx((1 + 1 / 2) / 2))

@@ -47,6 +47,8 @@ def test_a_document_ends_and_a_piece_of_running_text_does_not(task: Generate) ->
 class Uniform(nn.Module):
     """Knows nothing: every token is as likely as any other."""
 
+    carries_state = False
+
     def __init__(self, vocab: int):
         super().__init__()
         self.vocab, self.unused = vocab, nn.Parameter(torch.zeros(1))

@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 
 TASKS = {
     "generate": Entry("generate.Generate", "continue a text"),
+    "chat": Entry("chat.Chat", "answer in a conversation"),
     "translate": Entry("translate.Translate", "turn a source text into a target text"),
     "summarize": Entry("summarize.Summarize", "shorten a text"),
     "classify": Entry("classify.Classify", "give a text a label"),
@@ -28,7 +29,11 @@ TASKS = {
     "answer": Entry("answer.Answer", "find the answer to a question in a text"),
     "fill": Entry("fill.Fill", "predict masked words"),
     "embed": Entry("embed.Embed", "turn a text into a vector"),
+    "vectors": Entry("vectors.Vectors", "learn a vector for every word"),
     "classify-image": Entry("classify_image.ClassifyImage", "give a picture a label"),
+    "detect": Entry("detect.Detect", "find objects in a picture and their boxes"),
+    "transcribe": Entry("transcribe.Transcribe", "turn speech into text"),
+    "draw": Entry("draw.Draw", "draw a picture from a caption"),
 }
 
 

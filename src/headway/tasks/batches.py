@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from headway.data.batch import Batch
 from headway.data.batch_sampler import BatchSampler
@@ -35,19 +37,27 @@ class ExampleSource:
     def __len__(self) -> int:
         return len(self.store)
 
-    def first_examples(self, count: int) -> list[Example]:
-        return [self.store[index] for index in range(min(count, len(self.store)))]
+    def spread_examples(self, count: int) -> list[Example]:
+        """Some examples, evenly from all."""
+        count = min(count, len(self.store))
+        return [self.store[index * len(self.store) // count] for index in range(count)]
+
+    def longest_examples(self, count: int) -> list[Example]:
+        """The longest last."""
+        order = np.argsort(self.sampler.lengths, kind="stable")
+        return [self.store[int(index)] for index in order[-count:]]
 
     def epoch(self, number: int) -> Sequence[np.ndarray]:
         return self.sampler.epoch(number)
 
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
         places = [int(index) for index in indices]
-        return self.task.collate(
-            [self.store[place] for place in places],
-            seeds=[(self.seed, epoch, place) for place in places],
-            where=[self.store.where(place) for place in places],
-        )
+        seeds = [(self.seed, epoch, place) for place in places]
+        examples = [self.store[place] for place in places]
+        for example, key in zip(examples, seeds, strict=True):
+            if partners := self.task.partners(key, len(self.store)):
+                example["partners"] = [self.store[place] for place in partners]
+        return self.task.collate(examples, seeds=seeds, where=[self.store.where(place) for place in places])
 
 
 class StreamSource:
@@ -57,17 +67,40 @@ class StreamSource:
         self.stream = TokenStream(tokens, context)
         self.task, self.seed, self.fingerprint = task, seed, fingerprint
         self.sampler = BatchSampler(np.full(len(self.stream), context), batch=batch, seed=seed, bucket=False)
+        self.parts = min(batch, len(self.stream)) if task.stream_in_order else 0  # of the text, side by side in a batch
 
     def __len__(self) -> int:
         return len(self.stream)
 
-    def first_examples(self, count: int) -> list[Example]:
+    def spread_examples(self, count: int) -> list[Example]:
+        """All examples have the same length."""
         return [{"ids": self.stream.window(index)} for index in range(min(count, len(self)))]
 
+    longest_examples = spread_examples
+
     def epoch(self, number: int) -> Sequence[np.ndarray]:
+        if self.parts:
+            return list(np.arange(self.parts * self.part_length).reshape(self.parts, -1).T)
         return self.sampler.epoch(number)
 
+    @property
+    def part_length(self) -> int:
+        """Windows of each part."""
+        return len(self.stream) // self.parts
+
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
+        batch = self._windows(indices, epoch)
+        if not self.parts:
+            return batch
+        # Each part of the text has two slots for its state, written in turn, so that a step can be repeated.
+        part, number = indices // self.part_length, indices % self.part_length
+        slots = np.eye(2 * self.parts, dtype=np.float32)
+        read = slots[part + self.parts * (number % 2)] * (number > 0)[:, None]  # an epoch begins without a state
+        write = slots[part + self.parts * ((number + 1) % 2)]
+        carried = {"read_slots": torch.from_numpy(read), "write_slots": torch.from_numpy(write)}
+        return replace(batch, inputs={**batch.inputs, **carried})
+
+    def _windows(self, indices: np.ndarray, epoch: int) -> Batch:
         windows = [self.stream.window(int(index), epoch, seed=self.seed) for index in indices]
         seeds = [(self.seed, epoch, int(index)) for index in indices]
         return self.task.collate(
@@ -102,7 +135,7 @@ def prepare(
             if number < done:
                 checker.add(row, {})
                 continue
-            examples = task.examples(row)  # also of the last row before: a task may depend on the previous row
+            examples = task.training_examples(row)  # also of the last row before: a task may depend on the previous row
             if number == done:
                 continued = writer.ends_at(row.where) and _restore(writer.metadata, task, checker)
                 if not continued:

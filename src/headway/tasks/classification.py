@@ -1,4 +1,4 @@
-"""What the tasks that predict one label for an input share, text or image: labels, loss, prediction, scores.
+"""What the tasks that classify an input share, text or image: labels, loss, prediction, scores.
 
 A task of this kind adds how an input becomes an example, and examples a batch.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
@@ -21,15 +20,40 @@ from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import DataError, InputError
 from headway.models.protocol import Model
-from headway.tasks.distributed import map_by_length
+from headway.tasks.distributed import chunks, map_by_length
+from headway.tasks.targets import OneLabel, Target
 from headway.tasks.task import Example, Task
 
 BATCH = 64  # inputs of one forward pass
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """What a model predicts for labelled rows."""
+
+    labels: list[str]
+    rows: list[Row]
+    wanted: np.ndarray  # (row,), indices of labels
+    logits: Tensor  # (row, label)
+
+    @property
+    def found(self) -> np.ndarray:  # (row,)
+        return self.logits.argmax(-1).numpy()
+
+    def scores(self) -> dict[str, float]:
+        return OneLabel(self.labels).scores(self.logits, [np.array([label]) for label in self.wanted])
+
+    def confusion(self) -> np.ndarray:
+        """(label, predicted label) counts."""
+        counts = np.zeros((len(self.labels),) * 2, np.int64)
+        np.add.at(counts, (self.wanted, self.found), 1)
+        return counts
+
+
 @dataclass
 class Classification(Task):
     metric: ClassVar[str] = "accuracy"
+    rows_at_once: ClassVar[int] = 0  # evaluated together; 0: all, batched by length
 
     labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
     counts: list[int] = field(default_factory=list, repr=False)  # examples of each label in the training data
@@ -48,80 +72,77 @@ class Classification(Task):
         self.labels = sorted(found)
         self.counts = [found[label] for label in self.labels]
 
+    @property
+    def target(self) -> Target:
+        """What the logits mean."""
+        return OneLabel(self.labels, self.label_smoothing)
+
     # --- training
 
-    def examples(self, row: Row) -> list[Example]:
-        label = label_index(self.labels, row.fields["label"], where=row.where)
-        return [{**self.read(self.model_input(row), where=row.where), "label": np.array([label], dtype=np.int32)}]
+    def examples(self, row: Row, *, strict: bool = True) -> list[Example]:
+        label = self.target.encode(row.fields["label"], where=row.where, strict=strict)
+        return [{**self.read(self.model_input(row), where=row.where), "label": label}]
 
     def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """(batch,) label indices, or nothing for examples without labels."""
-        labelled = [example["label"][0] for example in examples if "label" in example]
-        return {"labels": torch.tensor(labelled, dtype=torch.long)} if labelled else {}
+        """A row for each example, or nothing for examples without labels."""
+        labels = [example["label"] for example in examples if "label" in example]
+        return {"labels": self.target.collate(labels)} if labels else {}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        smoothing = self.label_smoothing if model.training else 0.0
-        logits = logits_of(model, batch)  # (batch, label)
-        return Loss(F.cross_entropy(logits, batch.targets["labels"], label_smoothing=smoothing, reduction="sum"))
+        return Loss(self.target.loss(logits_of(model, batch), batch.targets["labels"], training=model.training))
 
     # --- inference
 
     @torch.no_grad()
     def logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
-        """(example, label)"""
+        """(example, output)"""
 
         def work(batch: Sequence[Example]) -> list[Tensor]:
             return list(logits_of(model, self.batch(batch, model)).float().cpu())
 
         rows = map_by_length(examples, work, length=self.length, size=BATCH)
-        return torch.stack(rows) if rows else torch.zeros(0, len(self.labels))
+        return torch.stack(rows) if rows else torch.zeros(0, self.target.outputs)
 
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The most probable label and the probability of every label, highest first; `top` keeps that many of them."""
-        self.refuse_options(options, "top")
+        self.refuse_options(options, *self.target.options)
         top = options.get("top")
         if top is not None and not (isinstance(top, int) and top > 0):
             raise InputError(f"top is {top!r}: it must be a whole number above 0")
         examples = [self.read(value, where=f"input {number}") for number, value in enumerate(inputs, 1)]
-        out = []
-        for row in self.logits(model, examples).softmax(-1):
-            order = row.argsort(descending=True, stable=True)[:top].tolist()
-            scores = {self.labels[index]: float(row[index]) for index in order}
-            out.append({"label": self.labels[order[0]], "score": float(row[order[0]]), "scores": scores})
-        return out
+        return self.target.answers(self.logits(model, examples), top=top)
+
+    def predictions(self, model: Model, rows: Iterable[Row]) -> Predictions:
+        if not isinstance(self.target, OneLabel):
+            raise InputError("a report by label needs examples with one label each (task.kind=labels)")
+        kept = list(rows)
+        logits, labels = self._predicted(model, kept, strict=True)
+        return Predictions(self.labels, kept, np.concatenate(labels), logits)
 
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        """Accuracy, macro F1 and loss; `majority` is the accuracy of always predicting the most frequent label."""
-        examples = [example for row in rows for example in self.examples(row)]
-        if not examples:
+        """The scores of the target; a label that the model does not have raises."""
+        return self.target.scores(*self._predicted(model, list(rows), strict=True))
+
+    def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """As `evaluate`, but a label that occurs in the held-out part alone counts as an error of the model."""
+        return self.target.scores(*self._predicted(model, list(rows), strict=False))
+
+    def _predicted(self, model: Model, rows: Sequence[Row], *, strict: bool) -> tuple[Tensor, list[np.ndarray]]:
+        """(logits, labels) of the rows."""
+        if not rows:
             raise DataError(f"{self.name}: there are no examples to evaluate on")
-        logits, wanted = self.logits(model, examples), self.targets(examples)["labels"]
-        loss = float(F.cross_entropy(logits, wanted))
-        return {**label_scores(logits.argmax(-1).numpy(), wanted.numpy()), "loss": loss}
+        labels, logits = list[np.ndarray](), list[Tensor]()
+        for part in chunks(rows, self.rows_at_once or len(rows)):
+            examples = [example for row in part for example in self.examples(row, strict=strict)]
+            labels += [example["label"] for example in examples]
+            logits.append(self.logits(model, examples))
+        return torch.cat(logits), labels
+
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        return self.target.baseline(scores)
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     """The model's logits for a batch."""
     inputs = dict(batch.inputs)
     return model(inputs.pop("inputs"), **inputs).logits
-
-
-def label_index(labels: Sequence[str], label: str, *, where: str) -> int:
-    if label not in labels:
-        known = ", ".join(map(repr, labels[:20])) + (" …" if len(labels) > 20 else "")
-        raise DataError(f"{where}: label {label!r} is not one of the model's labels ({known})")
-    return labels.index(label)
-
-
-def label_scores(found: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    """Macro F1 is the mean over the labels that occur, predicted or true, as in scikit-learn and torchmetrics. Computed
-    here because the library takes longer to import than a small evaluation takes."""
-    f1 = []
-    for label in np.union1d(found, wanted):
-        right = int(((found == label) & (wanted == label)).sum())
-        f1.append(2 * right / int((found == label).sum() + (wanted == label).sum()))
-    return {
-        "accuracy": float((found == wanted).mean()),
-        "macro_f1": float(np.mean(f1)),
-        "majority": float(np.bincount(wanted).max() / len(wanted)),
-    }

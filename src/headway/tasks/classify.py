@@ -1,92 +1,193 @@
-"""`classify`: one label for a text, from the first token of an encoder (BERT) or the last of a decoder (GPT)."""
+"""`classify`: one label, any number of labels, or a number for a text or a pair of texts, from the first token of an
+encoder (BERT) or the last of a decoder (GPT)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
+from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
 from headway.data.read import Row
-from headway.errors import ConfigError
+from headway.errors import ConfigError, InputError
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.protocol import Model
-from headway.models.recipes import Recipe, Size
+from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classification import Classification
-from headway.tasks.task import Example, ids_array
+from headway.tasks.classify_kinds import KindClassification
+from headway.tasks.task import Example, ids_array, pad
+from headway.tasks.text_pairs import encode_pair
+
+PAIR = ("text", "text_pair")
+NEW = ("pair", "segments")  # options that earlier versions did not have
 
 
 @dataclass
-class Classify(Classification):
+class Classify(KindClassification):
     name: ClassVar[str] = "classify"
     builtin: ClassVar[Builtin] = MESSAGES
     fields: ClassVar[tuple[str, ...]] = ("text", "label")
+    optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
+    text_fields: ClassVar[tuple[str, ...]] = PAIR
 
     vocab: int = 8000
     lowercase: bool = True
-    limit: int = 256  # tokens
+    limit: int = 256  # tokens; of both texts and the special tokens
+    pair: bool | None = False  # whether an input is a pair of texts; None: a text or a pair (a published model)
+    segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
+    architecture: TextModel = "transformer"
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return PAIR if self.pair else ("text",)
+
+    @property
+    def row_fields(self) -> tuple[str, ...]:
+        return (*self.input_fields, "label")
+
+    @property
+    def optional_row_fields(self) -> tuple[str, ...]:
+        return ("text_pair",) if self.pair is None else ()
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        task.count_labels(rows)
+        task.read_labels(rows, given=options.get("kind"))
+        task.pair = any("text_pair" in row.fields for row in rows())
         if tokenizer is None:
-            texts = (row.fields["text"] for row in rows())
+            texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
-        head = ClassifyHeadConfig(len(self.labels), pool=self._pool(), dropout=size.dropout)
-        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
+        self.segments = bool(self.pair)
+        head = ClassifyHeadConfig(self.target.outputs, pool=self._pool(), dropout=size.dropout)
+        if self.architecture != "transformer":
+            return recipes.recurrent_encoder(
+                size,
+                vocab=len(self.tokenizer),
+                segments=2 * self.segments,
+                head=replace(head, pool="mean"),
+                cell=self.architecture,
+            )
+        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
 
     def adapt(self, model: Model) -> Model:
-        if model.shape not in ("encoder", "decoder") or model.inputs != "text":
+        if not (model.encodes or model.shape == "decoder") or model.inputs != "text":
             raise ConfigError(
                 f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "
                 f"not from this {model.shape} of {model.inputs}"
             )
+        if self.pair and None not in self.tokenizer.encode_pair("a", "b").parts[1:-1]:
+            raise ConfigError(
+                "the model's tokenizer puts no special token between the texts of a pair; start from a model that was "
+                "made for pairs (BERT, RoBERTa, …)"
+            )
+        self.use_model(model)
+        head = self._head(model)
+        if self.scale is not None and not head.bias:
+            self.scale = self.scale.without_mean()
+        return with_head(model, head)
+
+    def use_model(self, model: Model) -> None:
+        """Sets what depends on the model: its length limit, and whether it has segments."""
         self.limit = min(self.limit, model.max_length or self.limit)
-        return with_head(model, self._head(model))
+        self.segments = self.pair is not False and model.encodes and model.segments > 1
 
     def _head(self, model: Model) -> ClassifyHeadConfig:
-        labels, old = len(self.labels), model.config.head
+        labels, old = self.target.outputs, model.config.head
         if model.head_kind == "classify":
             return replace(old, labels=labels)
-        if model.shape == "decoder":
+        if not model.encodes:
             return ClassifyHeadConfig(labels, pool="last", bias=False)
         dense: Any = old.activation if model.head_kind == "pooler" else "tanh"
         return ClassifyHeadConfig(labels, pool=self._pool(), dense=dense, dropout=0.1, dense_dropout=False)
 
     def _pool(self) -> Any:
-        return "first" if self.tokenizer.cls_id is not None else "mean"
+        """The classification token: in front of the text, or behind it as in XLNet."""
+        cls, ids = self.tokenizer.cls_id, self.tokenizer.encode("a")
+        if cls is None:
+            return "mean"
+        return "last" if ids[-1] == cls else "first"
+
+    def about(self) -> str:
+        inputs = {None: "a text or a pair of texts", True: "a pair of texts", False: "a text"}
+        return f"{self.predicts()} for {inputs[self.pair]}"
+
+    # --- inputs
+
+    def model_input(self, row: Row) -> Any:
+        found = {name: row.fields[name] for name in PAIR if name in row.fields}
+        return found if len(found) == 2 else found["text"]
+
+    def parse_input(self, text: str) -> Any:
+        """A text; a JSON object, or a list of two texts, where the task takes pairs."""
+        if self.pair is False or (self.pair is None and text.lstrip()[:1] not in ("{", "[")):
+            return text
+        try:
+            return self.pair_of(json.loads(text), where="the input")
+        except (json.JSONDecodeError, RecursionError, InputError) as error:
+            if self.pair is None:  # a text that begins with a bracket
+                return text
+            raise InputError(f"{_WANTED}, as JSON; not {text[:60]!r}") from error
+
+    def pair_of(self, value: Any, *, where: str) -> tuple[str, str]:
+        """The two texts of a tuple, a list, or an object with names such as premise and hypothesis."""
+        names = pair_columns(list(value)) if isinstance(value, Mapping) else None
+        pair = [value[name] for name in names] if names else value
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"{where}: {_WANTED}, not {type(value).__name__} ({value!r:.60})")
+        return pair[0], pair[1]
 
     # --- training
 
     def read(self, value: Any, *, where: str) -> Example:
+        if self.pair or (self.pair is None and not isinstance(value, str)):
+            return self._read_pair(*self.pair_of(value, where=where), where=where)
         ids = self.tokenizer.encode(self.require_text(value, where=where))
         last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
         ids = self.truncation.apply(ids, self.limit, part="text", where=where, last=last)
         return {"ids": ids_array(ids or [self._blank()])}
+
+    def _read_pair(self, first: str, second: str, *, where: str) -> Example:
+        ids, segments = encode_pair(
+            self.tokenizer, first, second, limit=self.limit, truncation=self.truncation, where=where
+        )
+        return {"ids": ids_array(ids), **({"segments": ids_array(segments)} if self.segments else {})}
 
     def _blank(self) -> int:
         """The token of an empty text, where the tokenizer adds no special tokens."""
         return next((i for i in (self.tokenizer.bos_id, self.tokenizer.eos_id) if i is not None), 0)
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        texts = [example["ids"] for example in examples]
-        return Batch(self.text_inputs(texts), self.targets(examples), count=len(examples), where=where)
+        inputs = self.text_inputs([example["ids"] for example in examples])
+        if any("segments" in example for example in examples):
+            none = ids_array([])
+            inputs["segments"] = pad([example.get("segments", none) for example in examples], 0, like=inputs["inputs"])
+        return Batch(inputs, self.targets(examples), count=len(examples), where=where)
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
-        self.tokenizer.encode_ahead([row.fields["text"] for row in rows])
+        texts: Any = [tuple(row.fields[name] for name in PAIR) if self.pair else row.fields["text"] for row in rows]
+        self.tokenizer.encode_ahead(texts)
 
     def token_lengths(self, row: Row) -> dict[str, int]:
-        return {"text": len(self.tokenizer.encode(row.fields["text"]))}
+        if not self.pair:
+            return {"text": len(self.tokenizer.encode(row.fields["text"]))}
+        both = self.tokenizer.encode_pair(row.fields["text"], row.fields["text_pair"])
+        return {"text": both.parts.count(0), "text_pair": both.parts.count(1), "pair": len(both.ids)}
 
     def length_limits(self) -> dict[str, int]:
-        return {"text": self.limit}
+        return {"pair" if self.pair else "text": self.limit}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in super().to_dict().items() if name not in NEW or value is not False}
+
+
+_WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

@@ -10,14 +10,19 @@ from headway.generation.defaults import GenerationDefaults
 from headway.models.protocol import Model
 from headway.preprocess.id_text import IdTokenizer
 from headway.preprocess.processor import Processor
+from headway.preprocess.text import Tokenizer
 from headway.tasks.answer import Answer
 from headway.tasks.classify import Classify
 from headway.tasks.classify_image import ClassifyImage
+from headway.tasks.context_vectors import ContextVectors
+from headway.tasks.detect import Detect
 from headway.tasks.embed import Embed
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
 from headway.tasks.tag import Tag
+from headway.tasks.target_kinds import Kind
 from headway.tasks.task import Task
+from headway.tasks.transcribe import Transcribe
 from headway.tasks.translate import Translate
 
 CONTEXT = 1024  # tokens, for models without a limit
@@ -29,11 +34,12 @@ def default_task(
     processor: Processor,
     *,
     labels: Sequence[str],
+    problem_type: str | None = None,
     generation: GenerationDefaults,
     sentence: SentenceSettings,
 ) -> Task | None:
     """The task that a published model's shape and head are made for, with the defaults of its files."""
-    task = _task(model, processor, labels=labels, sentence=sentence)
+    task = _task(model, processor, labels=labels, problem_type=problem_type, sentence=sentence)
     if isinstance(task, Translate):
         task.generation_defaults = generation.with_greedy()
         task.start_id = task.start_id if generation.start_id is None else generation.start_id
@@ -42,7 +48,16 @@ def default_task(
     return task
 
 
-def _task(model: Model, processor: Processor, *, labels: Sequence[str], sentence: SentenceSettings) -> Task | None:
+def _task(
+    model: Model,
+    processor: Processor,
+    *,
+    labels: Sequence[str],
+    problem_type: str | None,
+    sentence: SentenceSettings,
+) -> Task | None:
+    if model.head_kind == "detect":
+        return _detect(model, processor, labels=labels)
     if model.inputs == "image":
         return _classify_image(model, processor, labels=labels) if model.head_kind == "classify" else None
     if model.shape == "decoder" and model.generates and processor.tokenizer_error is None:
@@ -51,12 +66,16 @@ def _task(model: Model, processor: Processor, *, labels: Sequence[str], sentence
     tokenizer = processor.tokenizer
     if tokenizer is None:
         return None
+    if model.inputs == "audio":
+        return _transcribe(model, processor) if model.reads_source and model.generates else None
     if model.shape == "encoder-decoder" and model.start_id is not None:
         limit = (model.max_context or CONTEXT) - 1
         target = min(limit, MAX_TARGET)
         return Translate(tokenizer, start_id=model.start_id, source_limit=limit, target_limit=target)
-    if model.head_kind == "classify" and labels:
-        return Classify(tokenizer, labels=list(labels))
+    if model.head_kind == "classify":
+        return _classify(model, tokenizer, labels=_named(labels, model), problem_type=problem_type)
+    if model.shape == "bilm" and not model.gives_logits:
+        return ContextVectors(tokenizer)
     if model.shape != "encoder":
         return None
     if model.has_language_head:
@@ -70,13 +89,47 @@ def _task(model: Model, processor: Processor, *, labels: Sequence[str], sentence
     return Embed.from_sentence_settings(tokenizer, sentence, max_length=model.max_length)
 
 
+def _classify(model: Model, tokenizer: Tokenizer, *, labels: list[str], problem_type: str | None) -> Classify:
+    """What the logits mean is decided as in the reference library's pipeline: one label alone has a sigmoid."""
+    kind: Kind = "labels"
+    if problem_type == "regression":
+        kind = "regression"
+    elif problem_type == "multi_label_classification" or len(labels) == 1:
+        kind = "multilabel"
+    task = Classify(tokenizer, labels=labels, limit=model.max_length or CONTEXT, pair=None, kind=kind)
+    task.use_model(model)
+    return task
+
+
+def _named(labels: Sequence[str], model: Model) -> list[str]:
+    return list(labels) or [f"LABEL_{index}" for index in range(model.head_config.labels)]
+
+
+def _transcribe(model: Model, processor: Processor) -> Transcribe:
+    assert processor.tokenizer is not None and model.start_id is not None
+    audio = processor.require_audio("transcribe")
+    return Transcribe(
+        processor.tokenizer,
+        limit=float(audio.chunk_length),
+        start_id=model.start_id,
+        target_limit=(model.max_context or CONTEXT) // 2,
+        loaded_processor=audio,
+    )
+
+
 def _classify_image(model: Model, processor: Processor, *, labels: Sequence[str]) -> ClassifyImage:
     patches = model.config.embedding
-    names = list(labels) or [f"LABEL_{index}" for index in range(model.config.head.labels)]
     sides = {"image": patches.image[0], "patch": patches.patch[0], "channels": patches.channels}
     image = processor.require_image("classify-image")
     if image.output_size != patches.image:
         found = "any size" if image.output_size is None else "{} × {}".format(*image.output_size)
         expected = "{} × {}".format(*patches.image)
         raise InputError(f"the model's preprocessor makes pictures of {found}, but the model reads {expected} pixels")
-    return ClassifyImage(tokenizer=None, labels=names, loaded_processor=image, **sides)  # type: ignore[arg-type]
+    return ClassifyImage(tokenizer=None, labels=_named(labels, model), loaded_processor=image, **sides)  # type: ignore[arg-type]
+
+
+def _detect(model: Model, processor: Processor, *, labels: Sequence[str]) -> Detect:
+    decoder = getattr(model.config, "decoder", None)  # of a model without one, the last tokens are the queries
+    queries = model.head_config.tokens if decoder is None else decoder.queries
+    options = {"labels": _named(labels, model), "queries": queries, "denoising": 0}
+    return Detect(tokenizer=None, loaded_processor=processor.require_image("detect"), **options)  # type: ignore[arg-type]

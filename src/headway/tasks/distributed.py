@@ -47,6 +47,12 @@ def world_size() -> int:
     return 1 if ranks is None else ranks.size
 
 
+def is_first_rank() -> bool:
+    """Whether this process writes what is written once."""
+    ranks = _ranks.get()
+    return ranks is None or ranks.rank == 0
+
+
 def distributed_map(items: Sequence[Item], work: Callable[[Item], Result]) -> Iterator[tuple[Item, Result]]:
     """Yields each item with `work(item)`, in order. Results are sent between processes, so they must be on the CPU.
 

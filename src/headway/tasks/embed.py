@@ -38,6 +38,7 @@ class Embed(Task):
     fields: ClassVar[tuple[str, ...]] = ("a", "b")
     metric: ClassVar[str] = "accuracy"
     input_fields: ClassVar[tuple[str, ...]] = ("a", "b")
+    text_fields: ClassVar[tuple[str, ...]] = ("a", "b")
 
     vocab: int = 8000
     limit: int = 128  # tokens of a text
@@ -154,7 +155,8 @@ class Embed(Task):
     @torch.no_grad()
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """Retrieval of each `b` from its `a` among all pairs. A tie is a miss, and pairs with a text in common are not
-        candidates for each other. `chance` is the accuracy of a random choice."""
+        candidates for each other. `chance` is the accuracy of a random choice, `loss` the cross-entropy of finding `b`.
+        """
         rows = list(rows)
         if not rows:
             raise DataError("task embed: there are no pairs to evaluate on")
@@ -164,17 +166,25 @@ class Embed(Task):
         )
         groups = [_numbered(texts).to(first.device) for texts in sides]
         positive = (first * second).sum(1)
-        ranks = []
+        ranks, losses = [], []
         for chunk in torch.arange(len(rows), device=first.device).split(1024):
             same = torch.stack([group[chunk, None] == group for group in groups]).any(0)  # (query, candidate)
-            ranks.append(1 + ((first[chunk] @ second.T >= positive[chunk, None]) & ~same).sum(1))
+            cosines = first[chunk] @ second.T
+            ranks.append(1 + ((cosines >= positive[chunk, None]) & ~same).sum(1))
+            others = (cosines / self.temperature).masked_fill(same, -torch.inf).logsumexp(1)
+            own = positive[chunk] / self.temperature
+            losses.append(torch.logaddexp(own, others) - own)
         rank = torch.cat(ranks).double()
         return {
             "accuracy": float((rank == 1).double().mean()),
             "mrr": float((1 / rank).mean()),
             "positive_cosine": float(positive.mean()),
             "chance": 1 / len(rows),
+            "loss": float(torch.cat(losses).mean()),
         }
+
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        return "a random choice", scores["chance"]
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([row.fields[side] for row in rows for side in ("a", "b")])

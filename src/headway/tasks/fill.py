@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -86,6 +86,8 @@ class Fill(Task):
     def adapt(self, model: Model) -> Model:
         """A model that was pre-trained without next sentence prediction continues without it."""
         require_text_encoder(model, self.name)
+        if model.predicts_any_order:
+            raise ConfigError("task fill does not train XLNet, which predicts no mask tokens; use task generate")
         self.limit = min(self.limit, model.max_length or self.limit)
         if not model.has_language_head:
             return with_head(model, self._head(model.config))
@@ -220,7 +222,7 @@ class Fill(Task):
             (token,) = self.tokenizer.tokens([index])
             glued = bool(self.masking.continues[index]) or token[:1].isspace()
             filled = (before.rstrip() if glued else before) + token.removeprefix("##") + after
-            out.append({"token": token.strip(), "score": score, "text": filled})
+            out.append({"token": token.strip(), "id": index, "score": score, "text": filled})
         return out
 
     @torch.no_grad()
@@ -253,6 +255,9 @@ class Fill(Task):
         total, unigram = int(counts.sum()), float(-(share * np.log(share)).sum())
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}
         return found | ({"next_sentence": followed / pairs} if pairs else {})
+
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        return "predicting by token frequency alone", scores["unigram"]
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([sentence for row in rows for sentence in _sentences(row)], special=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import DOCUMENTS
@@ -22,11 +23,12 @@ from headway.generation import tokens_left
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
-from headway.models.recipes import Recipe, Size
+from headway.models.recipes import Recipe, Size, TextModel
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
-from headway.tasks.task import Example, Task, device_of, ids_array
+from headway.tasks.permutation import permutation_loss, permuted
+from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Generate(Task):
     vocab: int = 4096
     context: int = 256
     wrapped: bool = False  # prompts get the tokenizer's special tokens (<s>); the training text does not
+    architecture: TextModel | Literal["xlnet"] = "transformer"
+    carry: bool = True  # a recurrent model reads the windows of a text in order and keeps its state between them
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -58,12 +62,18 @@ class Generate(Task):
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
+        if self.architecture == "xlnet":
+            return recipes.two_stream(size, vocab=len(self.tokenizer), memory=self.context)
+        if self.architecture != "transformer":
+            return recipes.recurrent_decoder(size, vocab=len(self.tokenizer), cell=self.architecture)
         return recipes.decoder(size, recipe, vocab=len(self.tokenizer), context=self.context)
 
     def adapt(self, model: Model) -> Model:
         if not model.generates or model.reads_source:
             raise ConfigError("task generate starts from a decoder with a language-model head (GPT-2, LLaMA, …)")
         self.context = min(self.context, model.max_context or self.context)
+        if model.predicts_any_order:
+            self.architecture = "xlnet"
         return model
 
     def examples(self, row: Row) -> list[Example]:
@@ -78,19 +88,27 @@ class Generate(Task):
         ids, eos = self.tokenizer.encode(row.fields["text"], special=False), self.tokenizer.eos_id
         return ids if row.fields.get("running") or eos is None or not ids else [*ids, eos]
 
+    @property
+    def stream_in_order(self) -> bool:
+        return self.architecture in recipes.CELLS and self.carry
+
     def example_count(self, examples: list[Example]) -> float:
         return sum(len(example["ids"]) for example in examples) / self.context
 
     def sample(self, examples: list[Example], count: int) -> list[Example]:
         ids = np.concatenate([example["ids"] for example in examples])
-        return [{"ids": window} for window in np.resize(ids, (min(count, 8), self.context + 1))]
+        return [{"ids": window} for window in np.resize(ids, (count, self.context + 1))]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         windows = torch.stack([torch.from_numpy(example["ids"].astype("int64")) for example in examples])
+        if self.architecture == "xlnet":
+            return permuted(windows, seeds=seeds, where=where)
         inputs, targets = windows[:, :-1], windows[:, 1:]  # (batch, context)
         return Batch({"inputs": inputs}, {"ids": targets}, count=targets.numel(), where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        if self.architecture == "xlnet":
+            return permutation_loss(model, batch)
         logits = model(**batch.inputs).logits
         return Loss(F.cross_entropy(logits.flatten(0, 1), batch.targets["ids"].flatten(), reduction="sum"))
 
@@ -101,7 +119,7 @@ class Generate(Task):
         texts = [self.require_text(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
         prompts = [self.prompt(text) for text in texts]
         limit = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
-        if options.get("overflow") != "window":
+        if options.get("overflow") != "window" and not model.carries_state:
             limit = max(1, min(limit, tokens_left(self.context, max(map(len, prompts), default=0))))
         own: dict[str, Any] = {"max_new_tokens": limit, "temperature": 0.8, "top_p": 0.95}
         if self.tokenizer.eos_id is not None:
@@ -132,9 +150,15 @@ class Generate(Task):
             "tokens": float(count),
         }
 
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        return "every token equally likely", math.log(len(self.tokenizer))
+
     @torch.no_grad()
-    def text_loss(self, model: nn.Module, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:
+    def text_loss(self, model: Model, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:
         """(summed loss, number of predictions): every token but the first is predicted once, within its window."""
+
+        if model.carries_state:
+            return self._carried_loss(model, ids, rows=rows)
 
         def work(block: Tensor) -> float:
             logits = model(block[:, :-1]).logits
@@ -148,3 +172,20 @@ class Generate(Task):
         if len(rest) > 1:
             blocks.append(rest[None])
         return sum(total for _, total in distributed_map(blocks, work)), max(len(ids) - 1, 0)
+
+    def _carried_loss(self, model: Any, ids: Sequence[int], *, rows: int) -> tuple[float, int]:
+        """As `text_loss`, with the state carried from window to window: the text in `rows` parts, read side by side."""
+        stream = torch.tensor(ids, dtype=torch.long, device=device_of(model))
+        length = max(1, -(-(len(ids) - 1) // rows))  # predictions of a part
+        parts = [stream[start : start + length + 1] for start in range(0, len(ids) - 1, length)]
+        cache, total = model.new_cache(len(parts)), 0.0
+        for at in range(0, length, self.context):
+            blocks = [block for part in parts if len(block := part[at : at + self.context + 1]) > 1]
+            if len(blocks) < len(cache):  # the last part is shorter
+                cache.select(range(len(blocks)))
+            lengths = [len(block) - 1 for block in blocks]
+            inputs = pad_sequence([block[:-1] for block in blocks], batch_first=True)
+            wanted = pad_sequence([block[1:] for block in blocks], batch_first=True, padding_value=IGNORE)
+            logits = model.step(inputs, cache, lengths=lengths if len(set(lengths)) > 1 else None, every=True)
+            total += float(F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum"))
+        return total, max(len(ids) - 1, 0)

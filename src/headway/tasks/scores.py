@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from importlib.metadata import version
 
 
 def translation(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -35,6 +37,32 @@ def rouge(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str
 
 def _rouge_words(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text.lower())
+
+
+def recognition(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+    """Word and character error rates: edits over the words (characters) of the references. Of the texts as they are,
+    and in lower case without punctuation; `exact` is the share of texts without an error of the latter kind."""
+    from torchmetrics.functional.text import char_error_rate, word_error_rate
+
+    if not found:
+        return {"wer": 0.0, "cer": 0.0, "wer_normalized": 0.0, "exact": 0.0}
+    plain = [[spoken_words(text) for text in texts] for texts in (found, wanted)]
+    return {
+        "wer": float(word_error_rate(list(found), list(wanted))),
+        "cer": float(char_error_rate(list(found), list(wanted))),
+        "wer_normalized": float(word_error_rate(*plain)),
+        "exact": sum(a == b for a, b in zip(*plain, strict=True)) / len(found),
+    }
+
+
+def spoken_words(text: str) -> str:
+    """In lower case, with spaces for everything but letters, digits and apostrophes within words."""
+    words = re.sub(r"[^\w\s']|_|(?<!\w)'|'(?!\w)", " ", unicodedata.normalize("NFKC", text).lower())
+    return " ".join(words.split())
+
+
+def recognition_signature() -> str:
+    return f"torchmetrics {version('torchmetrics')}: word_error_rate, char_error_rate"
 
 
 def translation_signature() -> str:

@@ -3,7 +3,6 @@ carries its tag (Devlin et al. 2019). A sentence over the length limit is split 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,17 +23,18 @@ from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.protocol import Model
-from headway.models.recipes import Recipe, Size
+from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
+from headway.preprocess.character_text import WORD
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classification import label_index, logits_of
+from headway.tasks.classification import logits_of
 from headway.tasks.distributed import map_by_length
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
+from headway.tasks.targets import label_index
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_pairs import Frame, require_text_encoder
 from headway.tasks.windows import Window, windows
 
-WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # 12,000 and o'clock are words; so is a punctuation mark
 BATCH = 64  # windows of one forward pass
 
 
@@ -59,6 +59,7 @@ class Tag(Task):
     vocab: int = 8000
     lowercase: bool = False  # names start with capitals
     limit: int = 256  # tokens of a sentence, or of a window
+    architecture: TextModel = "transformer"
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -73,6 +74,8 @@ class Tag(Task):
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         head = TokenHeadConfig(len(self.labels), dropout=size.dropout)
+        if self.architecture != "transformer":
+            return recipes.recurrent_encoder(size, vocab=len(self.tokenizer), head=head, cell=self.architecture)
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), head=head)
 
     def adapt(self, model: Model) -> Model:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_type_hints
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
+from headway.data.check import Checker
 from headway.data.dataset import RowReader
 from headway.data.read import Row
+from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError, did_you_mean
 from headway.generation.defaults import GenerationDefaults
@@ -39,21 +41,37 @@ IGNORE = -100  # a target that is left out of the loss
 MAX_OPTION = 10**9  # largest number an option may have in headway.json
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Settings chosen for a data set by their names on the command line ("train.batch", "model.width", "task.patch"),
+    and what was chosen in words, for a report."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Task(ABC):
     name: ClassVar[str]
     builtin: ClassVar[Builtin]  # the data of commands without DATA
     fields: ClassVar[tuple[str, ...]]  # fields that a data row must have
+    optional_fields: ClassVar[tuple[str, ...]] = ()  # fields that a data row may have
+    text_fields: ClassVar[tuple[str, ...]] = ("text",)  # that `--text`, given once for each, names the columns of
     metric: ClassVar[str]  # the score by which the best weights are kept
     higher_is_better: ClassVar[bool] = True
     stacks: ClassVar[int] = 1  # stacks of blocks that a size is divided among: 2 for an encoder-decoder
     running_text: ClassVar[bool] = False  # a plain text file is one document, not a list of lines
     stream: ClassVar[bool] = False  # trains on windows of `context` tokens over the concatenated text
     generates: ClassVar[bool] = False  # `predict` generates text and takes generation options
+    draws: ClassVar[bool] = False  # `predict` gives pictures
+    finds_boxes: ClassVar[bool] = False  # `predict` gives objects of a picture, each with a box
+    transcribes: ClassVar[bool] = False  # `predict` gives transcripts
+    run_options: ClassVar[tuple[str, ...]] = ()  # of `headway run` that apply to a task that generates no text
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
+    own_job: ClassVar[str] = ""  # module.function in `headway.jobs` that trains it in place of the one loop
 
     generation_defaults = GenerationDefaults()  # of the model's files; not an option
 
@@ -69,10 +87,35 @@ class Task(ABC):
 
     # --- before training
 
+    @property
+    def stream_in_order(self) -> bool:
+        """Whether the windows of a stream follow one another in training, for a model that carries a state."""
+        return False
+
+    @property
+    def row_fields(self) -> tuple[str, ...]:
+        """The fields that a row must have for this task as it was trained."""
+        return self.fields
+
+    @property
+    def optional_row_fields(self) -> tuple[str, ...]:
+        return ()
+
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
         """Training settings that replace those of the recipe; steps, epochs or minutes must be among them."""
         return {"epochs": 3} if recipe == "finetune" else {"epochs": 10}
+
+    @classmethod
+    def variant(cls, options: Mapping[str, Any]) -> type[Task]:
+        """The class of the task with these options, where several share a name."""
+        return cls
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        """Settings that follow from the data, in place of `train_defaults` and the default size. `given` are the user's
+        own, which are kept whatever is chosen."""
+        return Choice()
 
     @classmethod
     @abstractmethod
@@ -89,9 +132,29 @@ class Task(ABC):
 
     # --- training
 
+    def start_training(self) -> None:  # noqa: B027 - optional
+        """Before the first step of a run, new or resumed."""
+
+    def finish_training(self, model: Model, rows: Iterable[Row]) -> list[str]:
+        """After the last step: fits what is not trained to the held-out rows; returns lines to report."""
+        return []
+
+    def judges(self, row: Row) -> bool:
+        """Whether a held-out row of the run may judge the model: False where something was fitted to it."""
+        return True
+
+    @property
+    def judging_note(self) -> str:
+        """Which of the held-out rows judge, in words; empty: all."""
+        return ""
+
     @abstractmethod
     def examples(self, row: Row) -> list[Example]:
         """A row as arrays of integers; several examples if it is cut into windows."""
+
+    def training_examples(self, row: Row) -> list[Example]:
+        """`examples` of a row that is trained on, as they are stored: what every epoch would repeat is done here."""
+        return self.examples(row)
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:  # noqa: B027 - optional
         """Encodes the texts of some rows on all cores, before `examples` and `token_lengths` of each."""
@@ -115,8 +178,25 @@ class Task(ABC):
         """The examples as one batch. `seeds` has a key for each example, for random draws that do not depend on the
         other examples."""
 
+    def partners(self, key: tuple[int, ...], count: int) -> Sequence[int]:
+        """Indices, below `count`, of the training examples that `collate` mixes into the example of this key; it finds
+        them as the entry "partners" of the example."""
+        return ()
+
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Loss: ...
+
+    @property
+    def uses_reference(self) -> bool:
+        """Whether the loss compares with the model that training starts from (DPO): what that model computes is stored
+        with the examples, also with the held-out ones."""
+        return False
+
+    def set_reference(self, model: Model | None, *, check: Callable[[], None] | None = None) -> None:
+        raise InputError(f"task {self.name} is not compared with a reference model; leave it out")
+
+    def use_held_out(self, store: Store) -> None:  # noqa: B027 - optional
+        """Evaluate by these examples, where rows of them are evaluated."""
 
     # --- inference
 
@@ -144,6 +224,10 @@ class Task(ABC):
             raise InputError(f"{where}: task {self.name} takes a text, not {type(value).__name__} ({value!r:.60})")
         return value
 
+    def is_list_of_inputs(self, inputs: Any) -> bool:
+        """Whether a call of the model gives several inputs, rather than one."""
+        return isinstance(inputs, list)
+
     def model_input(self, row: Row) -> Any:
         """The input of `predict` in a data row."""
         if len(self.input_fields) == 1:
@@ -164,12 +248,25 @@ class Task(ABC):
             raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
         return value
 
+    def parse_inputs(self, text: str) -> list[Any]:
+        """The inputs that one argument of the command line stands for: a folder stands for its files."""
+        return [self.parse_input(text)]
+
     @abstractmethod
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
+
+    def predictions(self, model: Model, rows: Iterable[Row]) -> Any:
+        """What a report of an evaluation is written from: scores and a prediction for every row."""
+        raise InputError(f"task {self.name} has no report; leave --report out")
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """The scores of a training run: as `evaluate`, by a fast search where text is generated."""
         return self.evaluate(model, rows)
+
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        """What a prediction that ignores its input is, in words, and its value of `metric` where `scores` were found;
+        None if it has none."""
+        return ("an answer that is never right", 0.0) if self.higher_is_better else None
 
     def search(self, model: Model, **options: Any) -> str:
         """How `evaluate` generates text under these options, in words; empty for a task that generates none."""
@@ -198,6 +295,21 @@ class Task(ABC):
     def signature(self) -> str:
         """Identifies how the scores were computed: the library and its settings."""
         return ""
+
+    def apply_temperature(self, temperature: float) -> None:  # noqa: B027 - optional
+        """Adapts the task to a model whose logits were divided by a number."""
+
+    def about(self) -> str:
+        """What the task reads and predicts as it was trained, in a few words."""
+        return ""
+
+    def target_line(self) -> str:
+        """How the labels of the data are read, where another way would be possible."""
+        return ""
+
+    def checker(self) -> Checker:
+        """Collects the report on data for this task."""
+        return Checker(limits=self.length_limits())
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         """Length of each part in tokens, before truncation."""
@@ -244,9 +356,12 @@ def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> Tensor:
-    """(row, longest), padded with `value` on the right."""
-    out = torch.full((len(rows), max(len(row) for row in rows)), value, dtype=torch.long)
+def pad(rows: Sequence[Sequence[int] | np.ndarray], value: int, *, like: Tensor | None = None) -> Tensor:
+    """(row, longest), padded with `value` on the right; of the shape of `like`, if given. Tokens that are rows of
+    characters add a dimension."""
+    token = np.shape(rows[0])[1:]
+    shape = (len(rows), max(len(row) for row in rows), *token) if like is None else like.shape
+    out = torch.full(shape, value, dtype=torch.long)
     for index, row in enumerate(rows):
         out[index, : len(row)] = torch.as_tensor(np.asarray(row, dtype=np.int64))
     return out

@@ -4,20 +4,22 @@ around one text and around a pair."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError
 from headway.models.build import build
 from headway.models.protocol import Model
+from headway.models.rehead import config_to_fine_tune
 from headway.preprocess.text import Tokenizer
 
 Ids = Sequence[int] | np.ndarray
 
 
 def require_text_encoder(model: Model, task: str) -> None:
-    if model.shape != "encoder" or model.inputs != "text":
+    if not model.encodes or model.inputs != "text":
         raise ConfigError(
             f"task {task} starts from a text encoder (BERT, RoBERTa, …), not from this {model.shape} of {model.inputs}"
         )
@@ -25,7 +27,7 @@ def require_text_encoder(model: Model, task: str) -> None:
 
 def without_head(model: Model) -> Model:
     """A model without head that shares the tensors of `model`."""
-    bare = build(replace(model.config, head=None), device="meta")
+    bare = build(config_to_fine_tune(model), device="meta")
     bare.embedding, bare.stack = model.embedding, model.stack
     return bare.train(model.training)
 
@@ -70,3 +72,34 @@ class Frame:
     def cost(self) -> tuple[int, int]:
         """Special tokens added to one text, and to a pair."""
         return sum(map(len, self.single)), sum(map(len, self.pair))
+
+
+def encode_pair(
+    tokenizer: Tokenizer, first: str, second: str, *, limit: int, truncation: TruncationCounter, where: str
+) -> tuple[list[int], list[int]]:
+    """(ids, segments) of a pair by the tokenizer's own template: [CLS] A [SEP] B [SEP], <s> A </s></s> B </s>. A pair
+    over the limit loses tokens at the end of its longer text first, then of both in turn."""
+    both = tokenizer.encode_pair(first, second)
+    if not truncation.exceeds(len(both.ids), limit, part="pair", where=where):
+        return both.ids, both.segments
+    lengths = both.parts.count(0), both.parts.count(1)
+    budget = limit - (len(both.ids) - sum(lengths))
+    if budget < 0:
+        raise ConfigError(f"a limit of {limit} tokens is less than the special tokens of a pair; raise it")
+    left = list(longest_first(*lengths, budget=budget))
+    taken = []
+    for index, part in enumerate(both.parts):
+        if part is not None:
+            left[part] -= 1
+        if part is None or left[part] >= 0:
+            taken.append(index)
+    return [both.ids[i] for i in taken], [both.segments[i] for i in taken]
+
+
+def longest_first(first: int, second: int, *, budget: int) -> tuple[int, int]:
+    """How many of the tokens of two texts are kept, `budget` together, when the longer one is cut first."""
+    short = min(first, second)
+    long = max(short, budget - short)
+    if short + long > budget:
+        short, long = budget // 2, budget - budget // 2
+    return (long, short) if first > second else (short, long)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.dates import DATES
@@ -21,12 +22,14 @@ from headway.generation import GenerationSettings
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
-from headway.models.recipes import Recipe, Size
+from headway.models.recipes import Recipe, Size, TextToText
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
 from headway.tasks.task import IGNORE, Example, Task, ids_array, pad
+
+FORCING = 3  # what a further draw of an example is for
 
 
 @dataclass
@@ -47,7 +50,9 @@ class Translate(Task):
     beams: int = 5
     length_penalty: float = 1.0
     start_id: int = 0
-    architecture: Literal["transformer", "bahdanau-gru"] = "transformer"
+    architecture: TextToText = "transformer"
+    teacher_forcing: float = 1.0  # share of right tokens among a recurrent decoder's inputs, where the schedule ends
+    forcing_epochs: int = 0  # of the linear decay from 1 to there; 0: that share from the beginning
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -58,6 +63,13 @@ class Translate(Task):
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
+        if not 0 <= task.teacher_forcing <= 1:
+            raise ConfigError(f"teacher_forcing is {task.teacher_forcing}: it must be from 0 to 1")
+        if task.teacher_forcing < 1 and task.architecture == "transformer":
+            raise ConfigError(
+                "teacher_forcing below 1 is for recurrent decoders (--model lstm-bahdanau, …): a transformer predicts "
+                "all positions at once, from the right tokens"
+            )
         if tokenizer is None:
             size = task.vocab or max(300, min(8000, sum(map(len, _texts(rows))) // 600))
             task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=size)
@@ -66,8 +78,8 @@ class Translate(Task):
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
-        if self.architecture == "bahdanau-gru":
-            return recipes.recurrent(size, vocab=len(self.tokenizer), start_id=self.start_id)
+        if self.architecture != "transformer":
+            return recipes.recurrent(size, vocab=len(self.tokenizer), start_id=self.start_id, name=self.architecture)
         return recipes.encoder_decoder(
             size, recipe, vocab=len(self.tokenizer), context=1 + self.target_limit, start_id=self.start_id
         )
@@ -109,8 +121,18 @@ class Translate(Task):
         sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
-        inputs = {**self.text_inputs(sources), "decoder_ids": shifted}
+        inputs = {**self.text_inputs(sources), "decoder_ids": shifted, **self._forced(seeds, shifted)}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
+
+    def _forced(self, seeds: Sequence[tuple[int, ...]], ids: Tensor) -> dict[str, Tensor]:
+        """Which decoder inputs are the right tokens, drawn for each example and epoch; nothing if all are."""
+        epochs = [key[1] for key in seeds if len(key) > 1]  # (seed, epoch, example): in training
+        if self.teacher_forcing >= 1 or not epochs:
+            return {}
+        done = 1.0 if self.forcing_epochs == 0 else min(1.0, epochs[0] / self.forcing_epochs)
+        share = 1 - (1 - self.teacher_forcing) * done
+        draws = [np.random.default_rng((*key, FORCING)).random(ids.shape[1]) for key in seeds]
+        return {"forced": torch.from_numpy(np.stack(draws) < share)}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         logits = model(**batch.inputs).logits.flatten(0, 1)

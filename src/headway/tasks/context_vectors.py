@@ -1,0 +1,191 @@
+"""`vectors` with `--model elmo`: vectors of words in their context, from language models in both directions (ELMo,
+Peters et al. 2018). Trained to predict the next word of running text from each side; a marked word of a text has a
+vector that depends on the whole text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batch import Batch, Loss
+from headway.data.builtin.pool import Builtin
+from headway.data.builtin.senses import SENSE_SENTENCES
+from headway.data.dataset import RowReader
+from headway.data.read import Row
+from headway.errors import ConfigError, DataError, InputError
+from headway.layers.characters import CharacterConfig, FilterConfig
+from headway.layers.projected_lstm import ProjectedLSTMConfig
+from headway.models.config import BiLMConfig, LanguageHeadConfig
+from headway.models.protocol import Model
+from headway.models.recipes import Recipe, Size
+from headway.preprocess.character_text import CHARACTERS, WORD, CharacterTokenizer
+from headway.preprocess.text import Tokenizer
+from headway.tasks.distributed import chunks, distributed_map, map_by_length
+from headway.tasks.fill import SENTENCE_END
+from headway.tasks.task import IGNORE, Choice, Example, device_of, ids_array, pad
+from headway.tasks.vectors import Vectors
+
+RESERVED = ["<UNK>", "<S>", "</S>"]  # the first words of the vocabulary
+MARKED = re.compile(r"\[([^\[\]\s]+)\]")
+SYNTAX = "a text with a marked word (the [bank] of the river), or two such texts to compare, with ~ between them"
+LONGEST_WORD = 30  # characters
+BATCH = 32
+
+
+@dataclass
+class ContextVectors(Vectors):
+    builtin: ClassVar[Builtin] = SENSE_SENTENCES
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    own_job: ClassVar[str] = ""
+
+    architecture: Literal["cbow", "skip-gram", "elmo"] = "elmo"
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return Choice({"train.lr": 2e-3, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
+
+    @classmethod
+    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+        if isinstance(tokenizer, CharacterTokenizer):
+            return cls(tokenizer=tokenizer, **options)
+        counts = Counter(word for row in rows() if "text" in row.fields for word in WORD.findall(row.fields["text"]))
+        task = cls(tokenizer=CharacterTokenizer(LONGEST_WORD), **options)
+        frequent = [word for word, _ in counts.most_common(task.vocab - len(RESERVED))]
+        if not frequent:
+            raise DataError("there is no text to learn words from")
+        task.tokenizer = CharacterTokenizer(LONGEST_WORD, [*RESERVED, *frequent])
+        return task
+
+    @property
+    def text(self) -> CharacterTokenizer:
+        assert isinstance(self.tokenizer, CharacterTokenizer)
+        return self.tokenizer
+
+    def config(self, size: Size, recipe: Recipe) -> BiLMConfig:
+        """A small ELMo: as published, its LSTMs are eight times as wide as what they are projected to."""
+        width = size.width // 2
+        filters = tuple(FilterConfig(n, max(1, width * n // 8)) for n in range(1, 6))
+        embedding = CharacterConfig(width, CHARACTERS, 16, filters, longest=LONGEST_WORD, dropout=size.dropout)
+        stack = ProjectedLSTMConfig(
+            8 * width, width, layers=2, cell_clip=3.0, projection_clip=3.0, dropout=size.dropout
+        )
+        return BiLMConfig(embedding, stack, LanguageHeadConfig(tied=False, bias=True), vocab=len(self.text.words))
+
+    def adapt(self, model: Model) -> Model:
+        if model.shape != "bilm" or not model.has_language_head:
+            raise ConfigError("task vectors goes on only from an ELMo trained here (--model elmo), with its words")
+        return model
+
+    # --- training
+
+    def examples(self, row: Row) -> list[Example]:
+        """The sentences of a text; a long one is divided."""
+        out = []
+        for sentence in SENTENCE_END.split(row.fields["text"]):
+            words = WORD.findall(sentence)
+            for start in range(0, len(words), self.limit):
+                part = words[start : start + self.limit]
+                tokens, _ = self.text.encode_words(part)
+                targets = [1, *(self.text.word_id(word) for word in part), 2]
+                out.append({"ids": ids_array(tokens), "words": ids_array(targets)})
+        return out
+
+    def example_count(self, examples: list[Example]) -> float:
+        return len(examples)
+
+    def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
+        targets = pad([example["words"] for example in examples], IGNORE)
+        count = sum(2 * (len(example["words"]) - 1) for example in examples)
+        return Batch(self.text_inputs([example["ids"] for example in examples]), {"words": targets}, count, where)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """The next word by the forward layers, and the word before by the backward layers."""
+        logits, words = model(**batch.inputs).logits, batch.targets["words"]  # (batch, word, 2, vocab)
+        known = words[:, 1:] != IGNORE  # where the word behind is real, so is the one before it
+        sides = {
+            "forward": (logits[:, :-1, 0], words[:, 1:]),
+            "backward": (logits[:, 1:, 1], words[:, :-1].masked_fill(~known, IGNORE)),
+        }
+        parts = {
+            name: F.cross_entropy(given.flatten(0, 1), wanted.flatten(), ignore_index=IGNORE, reduction="sum")
+            for name, (given, wanted) in sides.items()
+        }
+        return Loss(parts["forward"] + parts["backward"], parts)
+
+    def target_line(self) -> str:
+        return f"the next and the previous of {len(self.text.words):,} words"
+
+    def token_lengths(self, row: Row) -> dict[str, int]:
+        return {"words": len(WORD.findall(row.fields["text"]))}
+
+    @torch.no_grad()
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """Loss (nats a word, mean of both directions) and perplexity on running text."""
+        examples = [example for row in rows if "text" in row.fields for example in self.examples(row)]
+        if not model.has_language_head:
+            raise InputError("this model has no language head to evaluate; train a task on it (--start)")
+        if not examples:
+            raise DataError("task vectors with --model elmo is evaluated on running text; there is none")
+
+        def work(chunk: Sequence[Example]) -> tuple[float, int]:
+            batch = self.batch(chunk, model)
+            return float(self.loss(model, batch).total), batch.count
+
+        found = [each for _, each in distributed_map(chunks(examples, BATCH), work)]
+        loss = sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700))}
+
+    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
+        return "every word equally likely", math.log(max(len(self.text.words), 2))
+
+    # --- inference
+
+    @torch.no_grad()
+    def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The vector of the marked word of a text, in its context; of two texts the cosine of both."""
+        self.refuse_options(options)
+        texts = [
+            self.require_text(value, where=f"input {number}").split(" ~ ") for number, value in enumerate(inputs, 1)
+        ]
+        marked = [self.marked(text, where=f"input {number}") for number, both in enumerate(texts, 1) for text in both]
+        vectors = iter(self.word_vectors(model, marked))
+        out: list[Any] = []
+        for both in texts:
+            found = [next(vectors) for _ in both]
+            out.append(
+                found[0].tolist()
+                if len(both) == 1
+                else {"cosine": float(F.cosine_similarity(found[0], found[1], dim=0))}
+            )
+        return out
+
+    def marked(self, text: str, *, where: str) -> tuple[list[str], int]:
+        """The words of a text, and which of them is marked."""
+        found = list(MARKED.finditer(text))
+        if len(found) != 1:
+            raise InputError(f"{where}: expected {SYNTAX}; found {len(found)} marked words in {text[:60]!r}")
+        before, after = (WORD.findall(part) for part in (text[: found[0].start()], text[found[0].end() :]))
+        return [*before, found[0][1], *after], len(before)
+
+    def word_vectors(self, model: Model, marked: Sequence[tuple[list[str], int]]) -> list[Tensor]:
+        """(width,) of each marked word."""
+
+        def work(batch: Sequence[tuple[list[str], int]]) -> list[Tensor]:
+            inputs = self.text_inputs([np.asarray(self.text.encode_words(words)[0]) for words, _ in batch])
+            hidden = model(**{name: tensor.to(device_of(model)) for name, tensor in inputs.items()}).hidden
+            return [hidden[row, 1 + at].float().cpu() for row, (_, at) in enumerate(batch)]
+
+        return map_by_length(list(marked), work, length=lambda each: len(each[0]), size=BATCH)
+
+    def about(self) -> str:
+        return SYNTAX

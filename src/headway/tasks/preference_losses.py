@@ -1,0 +1,52 @@
+"""Losses of learning from preferences, from summed log-probabilities of answers under the model and a reference model.
+
+DPO (Rafailov et al. 2023), with smoothed labels (Mitchell 2023), IPO (Azar et al. 2023), robust DPO (Chowdhury et al.
+2024), and KTO (Ethayarajh et al. 2024), which needs no pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+PairLoss = Literal["dpo", "ipo", "robust"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Of N pairs, chosen first: log-probabilities under the model and the reference, and tokens, each (N, 2)."""
+
+    model: Tensor
+    reference: Tensor
+    tokens: Tensor
+
+    @property
+    def log_ratios(self) -> Tensor:
+        return self.model - self.reference
+
+    def rewards(self, beta: float) -> Tensor:
+        """The rewards that the model is the optimal policy of, up to a term of the prompt."""
+        return beta * self.log_ratios.detach()
+
+
+def pair_losses(pairs: Pairs, *, kind: PairLoss, beta: float, label_smoothing: float) -> Tensor:
+    """(N). `label_smoothing` is the share of pairs that are taken to be in the wrong order."""
+    if kind == "ipo":  # of means over the tokens, as its authors recommend for answers of different length
+        means = pairs.log_ratios / pairs.tokens
+        return (means[:, 0] - means[:, 1] - 1 / (2 * beta)).square()
+    margin = beta * (pairs.log_ratios[:, 0] - pairs.log_ratios[:, 1])
+    right, wrong = -F.logsigmoid(margin), -F.logsigmoid(-margin)
+    if kind == "robust":  # unbiased where this share of the pairs is in the wrong order
+        return ((1 - label_smoothing) * right - label_smoothing * wrong) / (1 - 2 * label_smoothing)
+    return (1 - label_smoothing) * right + label_smoothing * wrong
+
+
+def kto_losses(log_ratios: Tensor, desirable: Tensor, *, kl: Tensor, beta: float) -> Tensor:
+    """(N). `kl` is the divergence from the reference, estimated on answers to other prompts and held constant."""
+    baseline = kl.detach().clamp(min=0)
+    sign = 2 * desirable.to(log_ratios.dtype) - 1
+    return 1 - torch.sigmoid(beta * sign * (log_ratios - baseline))

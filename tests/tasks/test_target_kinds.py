@@ -1,0 +1,79 @@
+"""Which labels are labels, numbers, or lists; the detection is conservative."""
+
+from typing import Any
+
+import pytest
+
+from headway.errors import DataError
+from headway.tasks.target_kinds import best_delimiter, detect, parse_number, split_labels
+
+
+def found(labels: list[Any]) -> dict[Any, tuple[int, str]]:
+    out: dict[Any, tuple[int, str]] = {}
+    for number, label in enumerate(labels, 1):
+        count, where = out.get(label, (0, f"x.csv:{number}"))
+        out[label] = (count + 1, where)
+    return out
+
+
+LISTS = ["a", "b", "a{0}b", "c", "b{0}c", "a{0}c", "a{0}b{0}c"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "delimiter"),
+    [
+        (["0", "1"] * 50, "labels", ""),
+        (["1", "2", "3", "4", "5"] * 20, "labels", ""),
+        (["1.0", "2.0", "3.0"] * 20, "labels", ""),
+        (["0.5", "1.5"] * 20, "labels", ""),
+        ([str(i) for i in range(150)] * 4, "labels", ""),  # numbers of classes
+        ([str(i * 10) for i in range(27)] * 30, "labels", ""),  # codes of classes
+        ([f"{i:05}" for i in range(200)], "labels", ""),  # codes with zeros in front
+        ([f"v{i}" for i in range(200)], "labels", ""),
+        (["pos", "neg", "3.5", "4.5", "5.5"] * 9, "labels", ""),
+        ([f"{i / 7:.3f}" for i in range(100)], "regression", ""),
+        (["0.5", "1", "1.5", "2"] * 30, "regression", ""),
+        (["-1.5e3", "2", "+3.25", ".5"], "regression", ""),
+        ([str(i * i) for i in range(60)] * 5, "regression", ""),
+        ([str(1000 + 7 * i) for i in range(12)], "regression", ""),  # few, but hardly one twice
+        ([each.format(";") for each in LISTS] * 3, "multilabel", ";"),
+        ([each.format("|") for each in LISTS] * 3, "multilabel", "|"),
+        ([each.format(", ") for each in LISTS] * 3, "multilabel", ","),
+        (["", *[each.format(";") for each in LISTS]], "multilabel", ";"),
+        (["2,5,9", "27", "2", "5", "9,27", "2,27"] * 3, "multilabel", ","),
+        (["Home, Garden", "Sports", "Books, Films & TV", "Toys"] * 9, "labels", ""),
+        (["Books|Novels", "Books|History", "Toys|Games"] * 9, "labels", ""),
+        (["yes; certainly", "no; never"] * 9, "labels", ""),
+        ([("a", "b"), ("a",), ()], "multilabel", ""),
+        (['["a", "b"]', '["c"]', "[]"], "multilabel", ""),
+    ],
+)  # fmt: skip
+def test_detection(labels: list[Any], kind: str, delimiter: str) -> None:
+    one = detect(found(labels))
+    assert (one.kind, one.delimiter) == (kind, delimiter)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([*(f"{i}.5" for i in range(50)), "nan"], "x.csv:51: label: it is missing, while 50 of 51 labels are numbers"),
+        ([*(f"{i}.5" for i in range(50)), ""], "x.csv:51: label: it is missing"),
+        ([*(f"{i}.5" for i in range(50)), "many"], "x.csv:51: label: it is 'many', which is no number"),
+        ([*(f"{i}.5" for i in range(50)), "1e999"], "x.csv:51: label: it is '1e999', which is no number"),
+        (["3,5", "4,25", "2,75", "3"], "x.csv:1: label: '3,5' may be a number with a decimal comma"),
+        ([("0.5", "1.5")], "x.csv:1: label: a list of numbers"),
+    ],
+)
+def test_what_is_neither_is_refused_with_its_place(labels: list[Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        detect(found(labels))
+
+
+def test_numbers_and_lists_are_parsed() -> None:
+    assert [parse_number(text) for text in (" 3.5 ", "-2", "1e3", "")] == [3.5, -2.0, 1000.0, None]
+    assert all(parse_number(text) is None for text in ("nan", "inf", "1_000", "1,5", "0x10", "3.5 stars", "٣٫٥"))
+    for text in ("a; b ;;a", "['a', 'b']", '["a", "b"]', "[a, b]"):
+        assert split_labels(text, ";") == ["a", "b"]
+    assert split_labels("a;b", "") == ["a;b"] and split_labels("", ";") == [] and split_labels(["x", ""], "") == ["x"]
+    assert split_labels("[3, 10]", "") == ["3", "10"]
+    assert best_delimiter(found(["a|b", "c|d", "x;y"])) == "|" and best_delimiter(found(["a"])) == ""

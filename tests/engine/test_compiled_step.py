@@ -70,6 +70,10 @@ CONFIGS = {
     "mistral, window": family("mistral", "MistralForCausalLM", LLAMA | {"sliding_window": 4}),
     "qwen2": family("qwen2", "Qwen2ForCausalLM", LLAMA),
     "qwen3": family("qwen3", "Qwen3ForCausalLM", LLAMA | {"head_dim": 16}),
+    "smollm3, a layer without rotary": family(
+        "smollm3", "SmolLM3ForCausalLM", LLAMA | {"no_rope_layer_interval": 2, "tie_word_embeddings": False}
+    ),
+    "phi3": family("phi3", "Phi3ForCausalLM", LLAMA),
     "modern": recipes.decoder(SIZE, "modern", vocab=VOCAB, context=64),
     "classic": recipes.decoder(SIZE, "classic", vocab=VOCAB, context=64),
     "unusual": unusual(),

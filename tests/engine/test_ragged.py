@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from support.variants import random_model
 
 from headway.engine import encode_ragged
+from headway.families import find
+from headway.families.family import Keys
 from headway.models.build import build
 from headway.models.recipes import Recipe, Size, encoder
 
@@ -21,6 +24,17 @@ def test_ragged_equals_one_by_one(recipe: Recipe, budget: int) -> None:
     for i, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
         expected = model.encode(torch.tensor([row]), segments=torch.tensor([kind]))[0]
         torch.testing.assert_close(together[i], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("local", [4, 10])
+def test_windows_are_those_of_each_text(local: int) -> None:
+    """ModernBERT: texts shorter and longer than the window, in one row."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 4, "intermediate_size": 20}
+    keys = Keys(sizes | {"vocab_size": 50, "local_attention": local})
+    model = random_model(find("modernbert").read(keys, "ModernBertModel")).eval()
+    rows = [torch.randint(0, 50, (n,)).tolist() for n in (3, 12, 12, 7)]
+    for i, hidden in encode_ragged(model, rows):
+        torch.testing.assert_close(hidden, model.encode(torch.tensor([rows[i]]))[0], atol=1e-5, rtol=1e-5)
 
 
 def test_texts_do_not_attend_to_each_other() -> None:

@@ -37,7 +37,7 @@ def test_a_new_field_must_have_its_default_value(name: str, config: type) -> Non
 
 
 def example(part: dataclasses.Field[Any], rule: tuple[Any, ...]) -> Any:
-    if part.default is not dataclasses.MISSING and (part.default in rule or "any value" in rule):
+    if part.default is not dataclasses.MISSING and (not rule or part.default in rule or "any value" in rule):
         return part.default
     return rule[0] if rule and rule[0] not in ("any value", "None, or configs that are listed too") else None
 
@@ -49,8 +49,8 @@ def test_only_fields_that_exist_are_listed(name: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ParallelBlockConfig(BlockConfig):
-    parallel: bool = False  # attention and feed-forward read the same input
+class OtherBlockConfig(BlockConfig):
+    other: bool = False
 
 
 class ParallelBlock(Block):
@@ -104,10 +104,10 @@ def test_an_unknown_module_runs_as_it_is(change: Any, name: str) -> None:
 def test_an_unknown_option_keeps_the_plain_blocks_and_step() -> None:
     block = DECODER.stack.block
     known = {part.name: getattr(block, part.name) for part in dataclasses.fields(block)}
-    config = replace(DECODER, stack=replace(DECODER.stack, block=ParallelBlockConfig(**known, parallel=True)))
+    config = replace(DECODER, stack=replace(DECODER.stack, block=OtherBlockConfig(**known, other=True)))
     model = prepare(build(config).eval())
     logits(model)
-    assert "config.stack.block is a ParallelBlockConfig" in str(unsupported_reason(model))
+    assert "config.stack.block is a OtherBlockConfig" in str(unsupported_reason(model))
     assert all(type(part) is Block for part in model.stack.blocks)
     same = prepare(build(with_block(DECODER, dropout=0.1)).eval())
     logits(same)

@@ -232,3 +232,34 @@ def test_keys_that_are_off_or_do_not_change_the_result_are_ignored(tmp_path: Pat
     assert found.options == {"eos_ids": ()}
     (tmp_path / FILE).unlink()
     assert read_defaults(tmp_path, {"hidden_size": 3}, reads_source=False, vocab=50) == GenerationDefaults()
+
+
+def test_forced_decoder_ids_are_obeyed(tmp_path: Path) -> None:
+    """Positions count from the start token; one without an id is free. What may not begin an answer is forbidden behind
+    them."""
+    defaults = {"forced_decoder_ids": [[1, 17], [2, None], [3, 9]], "max_new_tokens": 5, "decoder_start_token_id": 2}
+    folder = published(tmp_path / "model", "bart", defaults)
+    bundle = headway.load(folder)
+
+    def ids() -> list[int]:
+        return [token["id"] for token in bundle(TEXTS[0], details=True, logprobs=True)["tokens"]]
+
+    free = ids()
+    assert (free[0], free[2]) == (17, 9) and free[1] != 9
+    (folder / FILE).write_text(json.dumps({**IDS, **defaults, "begin_suppress_tokens": [free[3]]}))
+    bundle = headway.load(folder)
+    assert ids()[:3] == free[:3] and ids()[3] != free[3]
+
+
+@pytest.mark.parametrize(
+    ("family", "forced", "message"),
+    [
+        ("bart", [[1, 10**6]], "forced_decoder_ids has 1000000, which is not in the model's vocabulary"),
+        ("bart", [[0, 5]], "expected pairs of a position from 1 and a token id"),
+        ("bart", [5], "expected pairs of a position from 1"),
+        ("llama", [[1, 5]], "forced_decoder_ids is for models that read a source"),
+    ],
+)
+def test_forced_decoder_ids_that_cannot_be_are_refused(family: str, forced: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        headway.load(published(tmp_path / "model", family, {"forced_decoder_ids": forced}))

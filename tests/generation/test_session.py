@@ -16,7 +16,9 @@ from headway.engine.prefix import PrefixCache
 from headway.errors import HeadwayError, InputError
 from headway.generation import GenerationSettings, Session, generate
 from headway.layers.embeddings import EmbeddingConfig
+from headway.models.build import build
 from headway.models.config import RecurrentConfig
+from headway.models.recipes import Size, recurrent_decoder
 from headway.models.recurrent import RecurrentEncoderDecoder
 
 GREEDY = GenerationSettings(max_new_tokens=8)
@@ -48,7 +50,12 @@ def models(pair_of):
     with torch.no_grad():
         for parameter in recurrent.parameters():
             parameter.mul_(3)
+    language = build(recurrent_decoder(Size(width=16, layers=2, heads=2, dropout=0.0), vocab=40, cell="lstm")).eval()
+    with torch.no_grad():
+        for parameter in language.parameters():
+            parameter.copy_(torch.randn(parameter.shape) * 0.5)
     plain = {
+        "lstm": language,
         "llama": pair_of("llama").model,
         "t5": pair_of("t5").model,
         "gru": recurrent,
@@ -136,7 +143,7 @@ def differences(model, tokenizer, seed, **options):
 
 
 @pytest.mark.parametrize("weights", ["plain", "compiled", "int8"])
-@pytest.mark.parametrize("shape", ["llama", "t5", "gru"])
+@pytest.mark.parametrize("shape", ["llama", "t5", "gru", "lstm"])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_answer_is_that_of_a_single_request(models, tokenizer, shape, weights, seed):
     options = [{}, {"prefill_tokens": 7}, {"prefill_tokens": None}][seed]

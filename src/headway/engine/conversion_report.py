@@ -75,6 +75,12 @@ class Comparison:
         self._add_difference(before, after)
         self.cosines.append(F.cosine_similarity(before.double(), after.double(), dim=-1))
 
+    def add_boxes(self, before: Tensor, after: Tensor) -> None:
+        """Both (n, 4), of the queries whose logits were added."""
+        compared = self.compared
+        self._add_difference(before, after)
+        self.compared = compared
+
     def _add_difference(self, before: Tensor, after: Tensor) -> None:
         difference = (before.double() - after.double()).abs()
         self.largest = max(self.largest, float(difference.max()))

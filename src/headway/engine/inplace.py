@@ -46,7 +46,9 @@ def _add(residual: Residual, x: Tensor, branch: Tensor, padding_mask: Tensor | N
     return normalise(residual.norm, x, padding_mask) if residual.post else x
 
 
-def _feedforward(layer: FeedForward, x: Tensor) -> Tensor:
+def _feedforward(layer: nn.Module, x: Tensor) -> Tensor:
+    if not isinstance(layer, FeedForward):  # routed to experts
+        return layer(x)
     activation = IN_PLACE.get(layer.activation, layer.activation)
     if layer.gate is None:
         return layer.down(activation(layer.up(x)))

@@ -103,6 +103,7 @@ def lower(decoder: Decoder) -> Program:
             residual = _attention(
                 program, part.cross, part.cross_residual, block, residual=residual, layer=number, cross=1
             )
+        assert isinstance(part.feedforward, FeedForward)  # others are refused before
         residual = _feedforward(program, part.feedforward, part.feedforward_residual, block, residual=residual)
     _head(program, decoder, residual)
     return program

@@ -40,7 +40,7 @@ def bench(model: Model, *, prompt_tokens: int | None = None, new_tokens: int | N
     prompt = most_prompt if prompt_tokens is None else prompt_tokens
     if prompt < 1 or new < 2:
         raise InputError(f"{prompt} prompt tokens and {new} new tokens: at least 1 and 2 are needed")
-    if not model.parts or (model.reads_source and not model.generates):
+    if not model.parts or (model.reads_source and not model.generates) or model.shape == "detector":
         raise InputError(f"bench measures decoders, encoders and encoder-decoders, not a {type(model).__name__}")
     limits = {"memory_bytes_per_second": memory_speed(_device(model)), "flops_per_second": flop_speed(_device(model))}
     facts = _generation(model, prompt, new, limits) if model.generates else _encoding(model, prompt, limits)

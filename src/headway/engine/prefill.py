@@ -15,7 +15,7 @@ from headway.engine.supported import PREFILL, unsupported_config
 from headway.layers.attention import Attention
 from headway.layers.block import Block
 from headway.layers.cache import BlockCache, KeyValueCache, LayerCache
-from headway.layers.embeddings import Embedded
+from headway.layers.embedded import Embedded
 from headway.layers.masks import NO_MASK, padding
 from headway.layers.positions import Positions, positions_of
 from headway.models.decoder import Decoder, last_positions

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 from headway.engine.bf16 import convert_to_bf16
 from headway.engine.inplace import swap_blocks
 from headway.engine.int8 import GROUP, quantise
+from headway.engine.relative import swap_biases
 from headway.engine.step import FastStep
 from headway.errors import ConfigError
 from headway.models.decoder import Decoder
@@ -31,6 +32,7 @@ def prepare(model: M, weights: Stored | None = None, *, group: int | None = None
     if group is not None and weights != "int8":
         raise ConfigError(f"group {group} is for int8 weights only")
     swap_blocks(model, fast=True)
+    swap_biases(model, fast=True)
     for decoder in _decoders(model):
         decoder.step = FastStep(decoder)  # type: ignore[method-assign]
     return model
@@ -45,6 +47,7 @@ def unsupported_reason(model: Model) -> str | None:
 def release(model: M) -> M:
     """Restores the plain step and the plain blocks."""
     swap_blocks(model, fast=False)
+    swap_biases(model, fast=False)
     for decoder in _decoders(model):
         decoder.__dict__.pop("step", None)
     return model

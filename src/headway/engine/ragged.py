@@ -15,7 +15,7 @@ from headway.data.length_batches import Limits, by_length
 from headway.models.encoder import Encoder
 
 BUDGET = 4096  # tokens per row
-MASKED = 512  # with a score bias or windows: attention computes the scores between all tokens of a row
+MASKED = 512  # with a score bias: attention computes the scores between all tokens of a row
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def encode_ragged(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yields (index of the text, its hidden states (length, width)), shortest first; equal to `encode` on each text."""
     device, stack = next(model.parameters()).device, model.config.stack
-    most = budget or (BUDGET if stack.score_bias is None and not stack.windowed else MASKED)
+    most = budget or (MASKED if stack.score_bias or stack.relative else BUDGET)
     for group in by_length([len(row) for row in rows], Limits(tokens=most)):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)

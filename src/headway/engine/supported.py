@@ -87,7 +87,8 @@ COMPILED_STEP: Rules = {
 # what a block that works in place implements; attention and norms are called as modules
 INPLACE_BLOCK: Rules = {
     BlockConfig: {
-        **any_value("width attention cross norm norm_place dropout drop_attention condition"),
+        **any_value("width attention cross norm dropout drop_attention condition"),
+        "norm_place": ("pre", "post"),
         "feedforward": (CONFIG,),
     },
     FeedForwardConfig: any_value("width activation gated bias dropout"),
@@ -95,14 +96,17 @@ INPLACE_BLOCK: Rules = {
 # what the prefill implements, which calls all but the last block as modules
 PREFILL: Rules = {
     DecoderConfig: {**any_value("embedding head context shape"), "stack": (CONFIG,)},
-    StackConfig: {**any_value("layers causal final_norm final_dropout score_bias per_layer"), "block": (CONFIG,)},
+    StackConfig: {
+        **any_value("layers causal final_norm final_dropout score_bias relative per_layer"),
+        "block": (CONFIG,),
+    },
     BlockConfig: {
-        **any_value("width feedforward norm norm_place dropout drop_attention"),
+        **any_value("width feedforward norm norm_place parallel dropout drop_attention"),
         "attention": (CONFIG,),
         "cross": (CONFIG,),
         "condition": (None,),
     },
-    AttentionConfig: any_value("heads head_size kv_heads bias rotary qk_norm scale dropout score_bias"),
+    AttentionConfig: any_value("heads head_size kv_heads bias rotary qk_norm qk_norm_over scale dropout score_bias"),
 }
 
 STEP_MODULES = frozenset(

@@ -93,7 +93,7 @@ class Batch:
             may = request.settings.speculate and request.settings.beams == 1 and request.window is None
             if not may or not is_exact(self.model, self.cache):
                 return False
-            source = request.source if self.model.shares_tokens and not isinstance(request.source, Tensor) else None
+            source = request.source if self.model.shares_tokens and isinstance(request.source, Sequence) else None
             ids = [*(source or ()), -1, *unit.row_ids()[0][:-1]]
             self._lookup = PromptLookup(self.model, self.cache, ids=ids, capacity=request.capacity, device=self.device)
         return True

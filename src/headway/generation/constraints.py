@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor
 from headway.errors import ConfigError, HeadwayError, InputError
 from headway.generation.filters import History
 from headway.generation.settings import GenerationSettings
+from headway.limited_process import CrashError, LimitError, run_limited
 from headway.preprocess.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ JSON_STYLE: Any = {
     "item_separator": ", ",
     "key_separator": ": ",
 }  # the format of json.dumps
+SANDBOX = Path(__file__).with_name("constraint_sandbox.py")
+SECONDS, MEMORY = 3, 2**29  # CPU time and bytes of address space that compiling a constraint may take
+LIMITS = {"max_lexer_states": 50_000, "verbose_errors": False}  # of llguidance; the others are its defaults
 PROBE = 200  # tokens decoded to check that a tokenizer's tokens concatenate to its text
 
 
@@ -88,27 +93,50 @@ class Grammar:
     """The grammar of a regular expression or a JSON schema over a tokenizer's tokens."""
 
     def __init__(self, settings: GenerationSettings, tokenizer: Tokenizer) -> None:
-        from llguidance import LLMatcher
-
         self.vocabulary = _vocabulary(tokenizer)
         self.prefix, self.end_ids = settings.prefix, settings.end_ids
-        if settings.regex is not None:
-            self._name, source = "regex", LLMatcher.grammar_from_regex(settings.regex)
-        else:
-            assert settings.json_schema is not None
-            self._name, source = "json_schema", LLMatcher.grammar_from_json_schema(settings.json_schema, JSON_STYLE)
+        self._name = "json_schema" if settings.regex is None else "regex"
+        source = self._source(settings)
+        self._try(source)
         [body] = json.loads(source)["grammars"]
         spaced = {"grammars": [{"lark_grammar": 'start: " " @body'}, body | {"name": "body"}]}
         self._plain = self._matcher(source)
         self._spaced = self._matcher(json.dumps(spaced)) if self.vocabulary.drops_first_space else self._plain
 
-    def _matcher(self, source: str) -> LLMatcher:
+    def _source(self, settings: GenerationSettings) -> str:
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(self.vocabulary.compiled, source, log_level=0)
+        if settings.regex is not None:
+            return LLMatcher.grammar_from_regex(settings.regex)
+        assert settings.json_schema is not None
+        try:
+            return LLMatcher.grammar_from_json_schema(settings.json_schema, JSON_STYLE)
+        except ValueError as error:
+            raise self._error(str(error)) from error
+
+    def _try(self, source: str) -> None:
+        """Raises if the constraint cannot be compiled within the limits: in this process it could not be stopped."""
+        try:
+            reply = run_limited(SANDBOX, {"grammar": source, "limits": LIMITS}, seconds=SECONDS, memory=MEMORY)
+        except LimitError:
+            most = f"{SECONDS} s and {MEMORY >> 20} MB"
+            raise self._error(f"compiling it takes more than {most}; make it simpler") from None
+        except CrashError as error:
+            raise self._error(str(error)) from None
+        if "error" in reply:
+            raise self._error(reply["error"])
+
+    def _matcher(self, source: str) -> LLMatcher:
+        from llguidance import LLMatcher, LLParserLimits
+
+        limits = LLParserLimits(**cast(Any, LIMITS))
+        matcher = LLMatcher(self.vocabulary.compiled, source, log_level=0, limits=limits)
         if matcher.is_error():
-            raise ConfigError(f"{self._name} cannot be used: {_first_lines(matcher.get_error())}")
+            raise self._error(matcher.get_error())
         return matcher
+
+    def _error(self, reason: str) -> ConfigError:
+        return ConfigError(f"{self._name} cannot be used: {_shorten(reason)}")
 
     def new_state(self, *, begins_text: bool) -> GrammarState:
         """State of an answer that has only the forced prefix. `begins_text`: no text precedes the answer."""
@@ -139,7 +167,7 @@ class GrammarState:
         """(vocab), True = may come next. End ids are allowed where the answer matches as it is."""
         bits = np.frombuffer(self.matcher.compute_bitmask(), dtype=np.uint8)
         if self.matcher.is_error():
-            raise HeadwayError(f"the constraint cannot be followed further: {_first_lines(self.matcher.get_error())}")
+            raise HeadwayError(f"the constraint cannot be followed further: {_shorten(self.matcher.get_error())}")
         size = min(vocab, self.grammar.vocabulary.size)
         out = torch.zeros(vocab, dtype=torch.bool)
         out[:size] = torch.from_numpy(np.unpackbits(bits, count=size, bitorder="little").astype(bool))
@@ -198,5 +226,7 @@ def _check(tokenizer: Tokenizer, own: list[bytes]) -> bool:
     return shown != expected
 
 
-def _first_lines(message: str) -> str:
-    return " ".join(message.split())[:300]
+def _shorten(message: str) -> str:
+    """On one line; of a long message, which repeats the constraint, what follows the last "error:"."""
+    line = " ".join(message.replace("<non-verbose/>", "").split())
+    return line if len(line) <= 300 else line.rpartition("error: ")[2][:300]

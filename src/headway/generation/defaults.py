@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.checkpoints import read_json
 from headway.errors import ConfigError
+from headway.files import is_present
 from headway.generation.settings import GenerationSettings
 
 FILE = "generation_config.json"
@@ -42,14 +43,19 @@ PLAIN = {  # key → option, with the same value
     "renormalize_logits": "renormalize",
     "stop_strings": "stop",
 }
+FORCED = "forced_decoder_ids"  # [[position, id], …], the start token at position 0
+SPEECH = (  # of a model of speech, read by the task transcribe
+    "alignment_heads", "is_multilingual", "lang_to_id", "task_to_id", "max_initial_timestamp_index",
+    "no_timestamps_token_id", "prev_sot_token_id", "return_timestamps", "language", "task",
+)  # fmt: skip
 ONE_OR_SEVERAL = {"eos_token_id": "eos_ids", "forced_eos_token_id": "forced_eos_ids"}
 SAMPLING = ("do_sample", "temperature")
 START = "decoder_start_token_id"
-READ = (*PLAIN, *ONE_OR_SEVERAL, *SAMPLING, START)
+READ = (*PLAIN, *ONE_OR_SEVERAL, *SAMPLING, START, FORCED)
 
 # Keys that follow from the model and its vocabulary; the others say how to search, which a task trained here decides.
-TOKENS = (*ONE_OR_SEVERAL, START, "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id",
-          "renormalize_logits")  # fmt: skip
+TOKENS = (*ONE_OR_SEVERAL, START, FORCED, "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
+          "forced_bos_token_id", "renormalize_logits")  # fmt: skip
 SEARCH = tuple(key for key in READ if key not in TOKENS)
 
 REFUSED: dict[str, tuple[Any, ...]] = {  # they change what is generated; the values listed mean "off"
@@ -63,7 +69,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # they change what is generated; the va
     "dola_layers": (),
     "constraints": (),
     "force_words_ids": (),
-    "forced_decoder_ids": (),
     "top_h": (),
     "epsilon_cutoff": (0.0,),
     "eta_cutoff": (0.0,),
@@ -141,14 +146,17 @@ class GenerationDefaults:
         return f"{', '.join(shown)} ({self.file})" if shown else ""
 
 
-def read_defaults(folder: Path, config: Mapping[str, Any], *, reads_source: bool, vocab: int) -> GenerationDefaults:
-    """`config` is the content of config.json, `vocab` the number of tokens that the model can generate."""
-    if (folder / FILE).exists():
+def read_defaults(
+    folder: Path, config: Mapping[str, Any], *, reads_source: bool, vocab: int, speech: bool = False
+) -> GenerationDefaults:
+    """`config` is the content of config.json, `vocab` the number of tokens that the model can generate; `speech`:
+    whether it reads sound."""
+    if is_present(folder / FILE):
         file, found = FILE, read_json(folder / FILE)
     else:
         file, found = "config.json", {key: config[key] for key in KEYS if key in config}
     stored = {key: value for key, value in found.items() if value is not None}
-    unknown = [key for key in stored if key not in (*READ, *REFUSED, *IGNORED)]
+    unknown = [key for key in stored if key not in (*READ, *REFUSED, *IGNORED, *(SPEECH if speech else ()))]
     active = [key for key, off in REFUSED.items() if stored.get(key) not in (None, *off, [], {})]
     if unknown or active:
         key = (unknown or active)[0]
@@ -169,6 +177,11 @@ def read_defaults(folder: Path, config: Mapping[str, Any], *, reads_source: bool
                 raise ConfigError(f"{name} is {wrong!r}, which is not in the model's vocabulary of {vocab}")
         if type(stored.get(START, 0)) is not int:
             raise ConfigError(f"{START} is {stored[START]!r}: it must be a token id")
+        if not reads_source and _forced(stored):
+            raise ConfigError(f"{FORCED} is for models that read a source; remove the key")
+        wrong = next((i for _, i in _forced(stored) if i >= vocab), None)
+        if wrong is not None:
+            raise ConfigError(f"{FORCED} has {wrong!r}, which is not in the model's vocabulary of {vocab}")
     except ConfigError as error:
         raise ConfigError(f"{folder / file}: {error}") from error
     if not any(key in stored for key in READ):
@@ -180,12 +193,24 @@ def _options(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The file's keys as fields of GenerationSettings."""
     out = {option: stored[key] for key, option in PLAIN.items() if key in stored}
     out |= {option: _several(stored[key]) for key, option in ONE_OR_SEVERAL.items() if key in stored}
+    if forced := _forced(stored):
+        out["forced_ids"] = tuple((position - 1, i) for position, i in forced)
     if stored.get("do_sample"):
         unset = {"top_k": TOP_K, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
         out = {**unset, **out, "temperature": stored.get("temperature", 1.0)}
     elif "do_sample" in stored:
         out["temperature"] = 0.0
     return out
+
+
+def _forced(stored: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """(position, id) pairs; those without an id, where the model chooses, are left out."""
+    pairs = stored.get(FORCED) or []
+    listed = isinstance(pairs, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs)
+    kept = [(position, i) for position, i in pairs if i is not None] if listed else []
+    if not listed or not all(type(position) is int and position > 0 and type(i) is int for position, i in kept):
+        raise ConfigError(f"{FORCED} is {pairs!r:.80}: expected pairs of a position from 1 and a token id")
+    return kept
 
 
 def _several(value: Any) -> tuple[Any, ...]:

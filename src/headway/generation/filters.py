@@ -92,7 +92,8 @@ class History:
 
 def score_filters(settings: GenerationSettings) -> tuple[Filter, ...]:
     """The filters applied before every choice, in their order."""
-    first_free = 0 if settings.forced_bos_id is None else 1
+    forced = [at for at, _ in settings.forced_ids] + ([] if settings.forced_bos_id is None else [0])
+    first_free = max(forced, default=-1) + 1
     out: list[Filter] = []
     if settings.repetition_penalty != 1:
         out.append(RepetitionPenalty(settings.repetition_penalty))
@@ -106,6 +107,7 @@ def score_filters(settings: GenerationSettings) -> tuple[Filter, ...]:
         out.append(Suppress(settings.end_ids, until=settings.min_new_tokens))
     if settings.forced_bos_id is not None:
         out.append(Force((settings.forced_bos_id,), at=0))
+    out += [Force((token,), at=at) for at, token in settings.forced_ids]
     if settings.forced_eos_ids:
         out.append(Force(settings.forced_eos_ids, at=settings.max_new_tokens - 1))
     if settings.suppress_ids:
@@ -222,6 +224,22 @@ class Force:
             return scores
         forced = torch.tensor(self.ids, device=scores.device)
         return choose_rows(active, torch.full_like(scores, -math.inf).index_fill(1, forced, 0.0), scores)
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Allows only `ids`, with their own scores, as the choice number `at`."""
+
+    ids: tuple[int, ...]
+    at: int
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        active = [new == self.at for new in history.new]
+        if not any(active):
+            return scores
+        forbidden = torch.ones(scores.shape[1], dtype=torch.bool, device=scores.device)
+        forbidden[list(self.ids)] = False
+        return choose_rows(active, scores.masked_fill(forbidden, -math.inf), scores)
 
 
 def choose_rows(active: list[bool], changed: Tensor, scores: Tensor) -> Tensor:

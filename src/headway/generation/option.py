@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field
 from typing import Any
@@ -16,6 +17,10 @@ from headway.errors import ConfigError
 
 Check = Callable[[str, Any], Any]  # (name, value) → the value as it is stored, or ConfigError
 Commands = tuple[str, ...]
+MAX_PATTERN = 100_000  # characters of a regular expression
+MAX_SCHEMA = 2**20  # characters of a JSON schema
+GUIDANCE = "x-guidance"  # options of the compiler inside a schema
+MAX_DEPTH = 100  # levels of a JSON schema; the compiler parses 128
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,9 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
+FLAG = one_of(True, False)
+
+
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name} is {value!r}: it must be a text")
@@ -101,13 +109,61 @@ def seeds(name: str, value: Any) -> int | tuple[int, ...] | None:
     return optional(each)(name, value)
 
 
+def pattern(name: str, value: Any) -> str:
+    """A regular expression."""
+    text(name, value)
+    if len(value) > MAX_PATTERN:
+        raise ConfigError(f"{name} has {len(value):,} characters, more than {MAX_PATTERN:,}")
+    if has_surrogate(value):
+        raise ConfigError(f"{name} contains half a surrogate pair, which is not a character")
+    return value
+
+
 def json_schema(name: str, value: Any) -> str | None:
     """The schema as text, so that settings stay comparable."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{name} is not JSON: {error}") from error
-    if value is not None and not isinstance(value, dict | bool):
-        raise ConfigError(f"{name} is {value!r}: it must be a JSON object")
-    return None if value is None else json.dumps(value)
+    if value is None:
+        return None
+    if value is True:  # the schema of anything
+        value = {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} is {value!r:.200}: it must be a JSON object")
+    if GUIDANCE in value:
+        raise ConfigError(f"{name}: {GUIDANCE} changes what counts as JSON; remove it")
+    _check_json(name, value)
+    out = json.dumps(value)
+    if len(out) > MAX_SCHEMA:
+        raise ConfigError(f"{name} has {len(out):,} characters, more than {MAX_SCHEMA:,}")
+    return out
+
+
+def _check_json(name: str, value: Any) -> None:
+    """Raises for what JSON cannot say (NaN, infinity, half a surrogate pair, a key that is not a text) and for nesting
+    beyond what the compiler of schemas parses."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        inner: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner += [*part, *part.values()]
+                if not all(isinstance(key, str) for key in part):
+                    raise ConfigError(f"{name} has a key that is not a text")
+            elif isinstance(part, list | tuple):
+                inner += part
+            elif isinstance(part, str):
+                if has_surrogate(part):
+                    raise ConfigError(f"{name} contains half a surrogate pair, which is not a character: {part!a:.80}")
+            elif part is not None and not (isinstance(part, int | float) and abs(part) <= sys.float_info.max):
+                raise ConfigError(f"{name} contains {part!r:.80}, which is not a JSON value or not a finite number")
+        level = inner
+    raise ConfigError(f"{name} is nested more than {MAX_DEPTH} levels deep")
+
+
+def has_surrogate(value: str) -> bool:
+    return not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value)

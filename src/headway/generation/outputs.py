@@ -17,8 +17,9 @@ class Hypothesis:
     stop string.
 
     `score` is Σ log p / length**length_penalty over the chosen tokens, minus the coverage penalty. In a beam search
-    log p is taken after the filters, otherwise it is the model's own. `logprobs` are the model's own, one per id, 0 for
-    a forced one. `fits` is whether the finished text satisfies the constraint; an answer that was cut short may not.
+    log p is taken after the filters, otherwise it is the model's own unless the settings renormalize. `logprobs` are
+    the model's own (under `renormalize` without beams: those after the filters), one per id, 0 for a forced one. `fits`
+    is whether the finished text satisfies the constraint; an answer that was cut short may not.
     """
 
     ids: list[int]
@@ -45,6 +46,7 @@ class Event(NamedTuple):
     finished_by: FinishedBy | None
     hypothesis: Hypothesis | None = None  # of a finished answer
     error: Exception | None = None  # with finished_by "error"; the whole request has ended
+    top: tuple[tuple[int, float], ...] = ()  # with settings.top_logprobs: (token, log-probability), highest first
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from headway.generation.beam import BeamSearch
 from headway.generation.coverage import CrossAttention
 from headway.generation.request import Request
 from headway.generation.sample import Answer
+from headway.layers.cache import Encoded
 
 CHUNK = 512  # most tokens of a prompt in one pass
 PADDING, SOURCE_PADDING = 0.25, 0.5  # most padding of a batch of prompts or of sources, relative to its tokens
@@ -72,11 +73,14 @@ class Job:
             self.cache = model.new_cache(1 if self.shared else len(self.rows), capacity=capacity)
             return
         sources: list[Any] = [entry.request.source for entry in self.entries]
-        if isinstance(sources[0], Tensor):
-            inputs, mask = torch.stack(sources).to(device), None
+        if isinstance(sources[0], Encoded):
+            self.cache, *others = [model.new_cache(source, capacity=capacity) for source in sources]
+            for other in others:
+                self.cache.append_rows(other)
         else:
-            inputs, mask = padded(sources, device=device)
-        self.cache = model.encode_to_cache(inputs, padding_mask=mask, capacity=capacity)
+            join = padded_vectors if isinstance(sources[0], Tensor) else padded
+            inputs, mask = join(sources, device=device)
+            self.cache = model.encode_to_cache(inputs, padding_mask=mask, capacity=capacity)
         if len(self.rows) > len(self.entries):
             self.cache.select([i for i, entry in enumerate(self.entries) for _ in entry.rows])
 
@@ -231,12 +235,22 @@ class PrefillQueue:
         for job in jobs:
             [entry] = job.entries
             source = entry.request.source
-            shape = source.shape if isinstance(source, Tensor) else None
+            shape = source.shape[1:] if isinstance(source, Tensor) else type(source)
             kinds.setdefault((len(entry.rows[0]), shape), []).append(entry)
         for entries in kinds.values():
             sources = [entry.source for entry in entries]
             for group in by_length(sources, Limits(padding=SOURCE_PADDING), longest_first=True):
                 yield Job([entries[i] for i in group])
+
+
+def padded_vectors(rows: Sequence[Tensor], *, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """(row, length, …) and its padding mask (row, length), padded on the right with zeros; no mask if all rows have one
+    length."""
+    lengths = torch.tensor([len(row) for row in rows])
+    whole = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True).to(device)
+    if int(lengths.min()) == whole.shape[1]:
+        return whole, None
+    return whole, (torch.arange(whole.shape[1])[None] < lengths[:, None]).to(device)
 
 
 def padded(rows: Sequence[Sequence[int]], *, device: torch.device) -> tuple[Tensor, Tensor | None]:

@@ -15,9 +15,11 @@ from headway.generation.filters import Filter, StatefulFilter, States, score_fil
 from headway.generation.sampling_filters import sampling_filters
 from headway.generation.settings import GenerationSettings, tokens_left
 from headway.generation.stop_criteria import StopCriteria
+from headway.layers.cache import Encoded
 from headway.preprocess.text import Tokenizer
 
-Source = Sequence[int] | Tensor  # token ids; or another encoder input, without the batch dimension
+# Token ids; or another encoder input without the batch dimension, its length first; or one row that `encode` returned
+Source = Sequence[int] | Tensor | Encoded
 
 
 @dataclass(eq=False)
@@ -109,6 +111,7 @@ def check(
     check_ids(name, prompt, vocab=model.vocab_size)
     check_ids("settings.prefix", settings.prefix, vocab=model.vocab_size)
     check_ids("settings.forced_eos_ids", settings.forced_eos_ids, vocab=model.vocab_size)
+    check_ids("settings.forced_ids", [token for _, token in settings.forced_ids], vocab=model.vocab_size)
     if settings.forced_bos_id is not None:
         check_ids("settings.forced_bos_id", (settings.forced_bos_id,), vocab=model.vocab_size)
     if settings.coverage_penalty and source is None:
@@ -129,13 +132,15 @@ def check_source(model: Any, source: Source | None, *, name: str) -> None:
         return
     if not model.reads_source:
         raise InputError(f"{type(model).__name__} continues a prompt and takes no source: leave sources out")
-    if isinstance(source, Tensor):
+    if isinstance(source, Encoded):
         return
-    if not source:
+    if not len(source):
         raise InputError(f"{name} is empty: it needs at least one token")
-    check_ids(name, source, vocab=model.source_vocab_size)
+    if not isinstance(source, Tensor):
+        check_ids(name, source, vocab=model.source_vocab_size)
     if model.max_length is not None and len(source) > model.max_length:
-        raise InputError(f"{name} has {len(source)} tokens, but the model reads at most {model.max_length}")
+        unit = "tokens" if model.inputs == "text" else "frames"
+        raise InputError(f"{name} has {len(source)} {unit}, but the model reads at most {model.max_length}")
 
 
 def check_ids(name: str, ids: Sequence[int], *, vocab: int) -> None:

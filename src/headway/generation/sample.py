@@ -91,8 +91,8 @@ class Answer:
         ids = self.ids.array.tolist()
         return ids if self.finished_by == "exhausted" else ids[:-1]
 
-    def accept(self, token: int, logprob: float) -> Event:
-        """Appends a chosen token."""
+    def accept(self, token: int, logprob: float, top: tuple[tuple[int, float], ...] = ()) -> Event:
+        """Appends a chosen token. `top`: the most probable ones at its place."""
         criteria, stream = self.request.criteria, self.stream
         self.ids.append(token)
         self.tokens = [token]
@@ -103,19 +103,26 @@ class Answer:
             by = "stop" if stream.stopped else None
         if by is None:
             by = criteria.finished_by_state(token, len(self.logprobs), self.states.values())
-        return self._event(token, logprob, text, by)
+        return self._event(token, logprob, text, by, top)
 
     def give_up(self) -> Event:
         """Ends the answer because no token is left to choose."""
         return self._event(None, None, "", "exhausted")
 
-    def _event(self, token: int | None, logprob: float | None, text: str, by: FinishedBy | None) -> Event:
+    def _event(
+        self,
+        token: int | None,
+        logprob: float | None,
+        text: str,
+        by: FinishedBy | None,
+        top: tuple[tuple[int, float], ...] = (),
+    ) -> Event:
         if by is not None and self.stream is not None:
             text += self.stream.finish()
         self.finished_by = by
         self._texts.append(text)
         hypothesis = None if by is None else self._hypothesis(by)
-        return Event(self.request.id, self.sample, token, logprob, text, by, hypothesis)
+        return Event(self.request.id, self.sample, token, logprob, text, by, hypothesis, top=top)
 
     def _hypothesis(self, by: FinishedBy) -> Hypothesis:
         request, settings = self.request, self.request.settings
@@ -143,6 +150,8 @@ class Group:
 
     filters: tuple[Filter, ...]
     sampling: tuple[Filter, ...] | None
+    renormalize: bool  # log-probabilities are those after the filters
+    top: int  # most probable tokens that an event names
     answers: list[Answer]
     index: Tensor | None  # their rows; None: all rows
 
@@ -154,11 +163,16 @@ class Sampler:
         self.answers, self.device = answers, device
         rows: dict[tuple[object, ...], list[int]] = {}
         for row, answer in enumerate(answers):
-            rows.setdefault((answer.request.filters, answer.request.sampling), []).append(row)
+            request = answer.request
+            settings = request.settings
+            key = (request.filters, request.sampling, settings.renormalize, settings.top_logprobs)
+            rows.setdefault(key, []).append(row)
         self.groups = [
             Group(
                 answers[where[0]].request.filters,
                 answers[where[0]].request.sampling,
+                answers[where[0]].request.settings.renormalize,
+                answers[where[0]].request.settings.top_logprobs,
                 [answers[row] for row in where],
                 None if len(rows) == 1 else torch.tensor(where, device=device),
             )
@@ -168,20 +182,15 @@ class Sampler:
     def step(self, logits: Tensor) -> list[Event]:
         """Appends one token to each answer, chosen from logits (row, vocab)."""
         errors: dict[Answer, Exception] = {}
+        tops: dict[Answer, tuple[tuple[int, float], ...]] = {}
         if len(self.groups) == 1:
-            tokens, scores = self._choose(self.groups[0], logits, errors)
+            table = self._choose(self.groups[0], logits, errors, tops)
         else:
-            tokens = torch.empty(len(logits), dtype=torch.long, device=self.device)
-            scores = torch.zeros(len(logits), dtype=logits.dtype, device=self.device)
+            table = torch.empty(len(logits), 3, dtype=torch.double, device=self.device)
             for group in self.groups:
-                tokens[group.index], filtered = self._choose(group, logits[group.index], errors)
-                if filtered is not None:
-                    scores[group.index] = filtered
-        logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)
-        scores = logprobs if scores is None else scores
-        table = torch.stack([tokens.double(), logprobs.double(), scores.double()], 1).tolist()  # the only transfer
+                table[group.index] = self._choose(group, logits[group.index], errors, tops)
         events = []
-        for answer, (token, logprob, score) in zip(self.answers, table, strict=True):
+        for answer, (token, logprob, score) in zip(self.answers, table.tolist(), strict=True):  # the only transfer
             if errors and answer in errors:
                 events.append(failed(answer.request, errors[answer]))
             elif math.isnan(logprob):
@@ -189,12 +198,18 @@ class Sampler:
             elif score == -math.inf:
                 events.append(answer.give_up())
             else:
-                events.append(answer.accept(int(token), logprob))
+                events.append(answer.accept(int(token), logprob, tops.get(answer, ())))
         return events
 
-    def _choose(self, group: Group, logits: Tensor, errors: dict[Answer, Exception]) -> tuple[Tensor, Tensor | None]:
-        """The tokens and their scores after the filters (None: no filters), both (row). An exception raised by a
-        filter is the fault of the requests that have this filter: it is stored for each of their answers."""
+    def _choose(
+        self,
+        group: Group,
+        logits: Tensor,
+        errors: dict[Answer, Exception],
+        tops: dict[Answer, tuple[tuple[int, float], ...]],
+    ) -> Tensor:
+        """(row, 3): the chosen tokens, their log-probabilities, and their scores after the filters. An exception raised
+        by a filter is the fault of the requests that have this filter: it is stored for each of their answers."""
         try:
             scores = logits
             if group.filters:
@@ -210,7 +225,20 @@ class Sampler:
             errors |= dict.fromkeys(group.answers, error)
             tokens = torch.zeros(len(logits), dtype=torch.long, device=self.device)
             scores = logits
-        return tokens, None if scores is logits else scores.gather(1, tokens[:, None]).squeeze(1)
+        own = scores if group.renormalize else logits
+        total = own.logsumexp(-1)
+        logprobs = own.gather(1, tokens[:, None]).squeeze(1) - total.masked_fill(total == -math.inf, 0.0)
+        if group.top:
+            tops |= zip(group.answers, most_probable(own, total, group.top), strict=True)
+        chosen = logprobs if scores is logits else scores.gather(1, tokens[:, None]).squeeze(1)
+        return torch.stack([tokens.double(), logprobs.double(), chosen.double()], 1)
+
+
+def most_probable(scores: Tensor, total: Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
+    """For each row of scores (row, vocab) the tokens with the highest log-probabilities; `total` is their logsumexp."""
+    best = scores.topk(min(count, scores.shape[-1]), dim=-1)
+    logprobs = (best.values - total[:, None]).tolist()
+    return [tuple(zip(ids, row, strict=True)) for ids, row in zip(best.indices.tolist(), logprobs, strict=True)]
 
 
 def failed(request: Request, error: Exception) -> Event:

@@ -11,12 +11,12 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.generation.outputs import Hypothesis, OnToken, Token
 from headway.generation.prefill import Prefixes
-from headway.generation.request import new_request
+from headway.generation.request import Source, new_request
 from headway.generation.session import Session
 from headway.generation.settings import GenerationSettings
 from headway.preprocess.text import Tokenizer
 
-Sources = Sequence[Sequence[int]] | Tensor  # ids; or other encoder inputs, one row per request
+Sources = Sequence[Source] | Tensor  # one per request
 
 
 def generate(

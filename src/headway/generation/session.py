@@ -62,6 +62,20 @@ class Session:
     def idle(self) -> bool:
         return not self._requests
 
+    @property
+    def decoding(self) -> bool:
+        """Whether answers have begun: the next step appends a token to each."""
+        return bool(self._batch)
+
+    @property
+    def prefill_tokens(self) -> int | None:
+        """Most prompt tokens that a step reads; may be set between steps."""
+        return self._prefill.budget
+
+    @prefill_tokens.setter
+    def prefill_tokens(self, count: int | None) -> None:
+        self._prefill.budget = count
+
     def add(
         self,
         prompt: Sequence[int],

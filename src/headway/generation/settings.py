@@ -7,6 +7,7 @@ from typing import Literal
 
 from headway.errors import ConfigError, InputError
 from headway.generation.option import (
+    FLAG,
     id_sequences,
     ids,
     json_schema,
@@ -14,9 +15,9 @@ from headway.generation.option import (
     option,
     option_of,
     optional,
+    pattern,
     real,
     seeds,
-    text,
     texts,
     whole,
 )
@@ -27,7 +28,6 @@ LENGTH = whole(0, 10**7)
 SHARE = real("above 0 and at most 1 (off)", lambda x: 0 < x <= 1)
 FINITE = real("a finite number (0: off)")
 NOT_NEGATIVE = real("0 (off) or above", lambda x: x >= 0)
-FLAG = one_of(True, False)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ class GenerationSettings:
         commands=RUN,
     )  # fmt: skip
     early_stopping: bool | Literal["never"] = option(False, "When beam search ends.", one_of(True, False, "never"))
-    n: int = option(1, "Answers for each input: the n best beams, or n samples.", whole(1, 1000), commands=RUN)
+    n: int = option(
+        1, "Answers for each input: the n best beams, or n samples or pictures.", whole(1, 1000), commands=RUN
+    )
 
     temperature: float = option(
         0.0, "Sampling temperature; 0 is greedy.", real("0 (greedy) or above", lambda x: x >= 0),
@@ -120,15 +122,18 @@ class GenerationSettings:
     forced_eos_ids: tuple[int, ...] = option(
         (), "The only tokens allowed as the last of max_new_tokens, with log-probability 0.", ids
     )
+    forced_ids: tuple[tuple[int, ...], ...] = option(
+        (), "Pairs of the number of a new token, from 0, and its id (Whisper's language and task).", id_sequences
+    )
     suppress_ids: tuple[int, ...] = option((), "Token ids that are never generated.", ids)
     begin_suppress_ids: tuple[int, ...] = option(
-        (), "Token ids not generated first (the first free token after forced_bos_id).", ids
+        (), "Token ids not generated first (the first free token after the forced ones).", ids
     )
     bad_words: tuple[tuple[int, ...], ...] = option((), "Sequences of ids that are never completed.", id_sequences)
-    renormalize: bool = option(False, "Beams: log-softmax again after the filters.", FLAG)
+    renormalize: bool = option(False, "Log-softmax again after the filters: scores and logprobs are those.", FLAG)
 
     regex: str | None = option(
-        None, "The whole answer matches this regular expression (syntax of Rust's regex crate).", optional(text),
+        None, "The whole answer matches this regular expression (syntax of Rust's regex crate).", optional(pattern),
         commands=RUN_AND_CHAT,
     )  # fmt: skip
     json_schema: str | None = option(
@@ -136,6 +141,9 @@ class GenerationSettings:
     )
 
     logprobs: bool = option(False, "With --json: each token's log-probability.", FLAG, commands=RUN)
+    top_logprobs: int = option(
+        0, "Of a greedy or sampled answer: each event names the most probable tokens at its place.", whole(0, 1000)
+    )
     speculate: bool = option(
         True, "Prompt lookup: propose tokens that followed before; same answer, sooner.", FLAG, commands=RUN_AND_CHAT
     )
@@ -150,6 +158,8 @@ class GenerationSettings:
         self._check_together()
 
     def _check_together(self) -> None:
+        if any(len(pair) != 2 for pair in self.forced_ids):
+            raise ConfigError(f"forced_ids is {self.forced_ids}: it must be pairs of a number and a token id")
         if self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(f"min_new_tokens ({self.min_new_tokens}) is above max_new_tokens ({self.max_new_tokens})")
         if self.beams > 1 and self.temperature > 0:

@@ -143,7 +143,7 @@ def dies_in_a_save(sender: Connection, folder: Path, instant: int, settings: dic
 
         return act
 
-    for module, name in ((state, "save_file"), (state, "sha256"), (files, "fsync"), (files, "remove")):
+    for module, name in ((state, "write_safetensors"), (state, "sha256"), (files, "fsync"), (files, "remove")):
         setattr(module, name, dying(getattr(module, name)))
     work(sender, folder, 8, 0.0, settings)
 

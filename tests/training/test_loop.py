@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -201,12 +202,24 @@ def test_fp16_overflow_skips_the_update_and_halves_the_scale(tmp_path):
 # what is left to read
 
 
+def test_the_share_of_time_spent_on_reading_data_is_logged(tmp_path):
+    class Slow(toy.ToySource):
+        def load(self, indices, epoch):
+            time.sleep(0.1)  # far longer than a step
+            return super().load(indices, epoch)
+
+    slow = toy.toy_fit(tmp_path / "slow", source=Slow(), steps=4).history[-1]["waiting"]
+    assert 0.5 < slow <= 1
+    assert 0 < toy.toy_fit(tmp_path / "quick", steps=4).history[-1]["waiting"] < slow
+
+
 def test_log_lines_and_curves(tmp_path):
     result = toy.toy_fit(tmp_path, evaluate=toy.toy_evaluate, eval_every=5, log_every=5)
     lines = (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == result.history
     assert [entry["step"] for entry in result.history] == [5, 5, 10, 10, 14, 14]
-    assert {"step", "epoch", "loss", "cross_entropy", "norm", "lr", "speed", "seconds"} == set(result.history[0])
+    measured = {"predictions", "speed", "waiting", "seconds"}
+    assert {"step", "epoch", "loss", "cross_entropy", "norm", "lr", *measured} == set(result.history[0])
     picture = (tmp_path / "training" / "curves.png").read_bytes()
     assert picture[:4] == b"\x89PNG" and len(picture) > 5000
 

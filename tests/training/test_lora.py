@@ -150,7 +150,7 @@ def test_freezing_reports_what_is_trainable() -> None:
     assert f"{expected:,} of {total:,}" in str(report)
 
 
-@pytest.mark.parametrize("name", sorted(tasks.TASKS))
+@pytest.mark.parametrize("name", sorted(set(tasks.TASKS) - {"vectors"}))  # word2vec has no layers to adapt
 def test_every_task_can_be_trained_with_adapters(name: str) -> None:
     """Tied heads have no parameters of their own; untied ones are trained beside the adapters."""
     task, model, data = started(name, rows=8)

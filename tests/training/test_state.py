@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway import files
-from headway.errors import TrainingError
+from headway.errors import DiskError, TrainingError
 from headway.training import rng, state
 from headway.training.state import (
     load_latest,
@@ -157,13 +157,13 @@ def test_a_folder_without_states_is_refused(tmp_path):
         load_latest(tmp_path)
 
 
-@pytest.mark.parametrize(("module", "moment"), [(state, "save_file"), (state, "sha256"), (files, "fsync")])
+@pytest.mark.parametrize(("module", "moment"), [(state, "write_safetensors"), (state, "sha256"), (files, "fsync")])
 def test_disk_full_leaves_the_earlier_states(two, monkeypatch, module, moment):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, moment, full)
-    with pytest.raises(TrainingError, match=r"state-30: .*No space left.*\d+ bytes are needed and \d+ are free"):
+    with pytest.raises(DiskError, match=r"state-30: .*No space left.*[\d,]+ bytes are needed and [\d,]+ are free"):
         save_state(two, 30, example(30), keep=2)
     monkeypatch.undo()
     assert sorted(path.name for path in two.iterdir()) == ["state-10", "state-20"]
@@ -180,7 +180,7 @@ def test_a_really_full_disk(tmp_path):
         small = {"model": {"weight": torch.zeros(100_000)}}  # 400 kB: two fit, a third does not
         save_state(disk, 1, small, keep=2)
         save_state(disk, 2, small, keep=2)
-        with pytest.raises(TrainingError, match=r"state-3: .*400\d\d\d bytes are needed"):
+        with pytest.raises(DiskError, match=r"state-3: .*400,\d\d\d bytes are needed"):
             save_state(disk, 3, small, keep=2)
         assert [path.name for path in states(disk)] == ["state-2", "state-1"]
         assert load_latest(disk).path.name == "state-2"
@@ -192,7 +192,7 @@ def test_a_file_too_large_for_the_disk(two):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(TrainingError, match=r"state-30: .*400\d\d\d bytes are needed"):
+        with pytest.raises(DiskError, match=r"state-30: .*400,\d\d\d bytes are needed"):
             save_state(two, 30, {"model": {"weight": torch.zeros(100_000)}}, keep=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -214,7 +214,7 @@ def test_weights_are_replaced_atomically(tmp_path, monkeypatch):
     assert equal(load_tensors(path), {"embed": table, "out": table})
     assert digest == files.sha256(path) == save_tensors(path, {"embed": table, "out": table})
     monkeypatch.setattr(files, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
-    with pytest.raises(TrainingError, match="full"):
+    with pytest.raises(DiskError, match="full"):
         save_tensors(path, {"embed": table + 1})
     assert files.sha256(path) == digest and [file.name for file in tmp_path.iterdir()] == ["best.safetensors"]
 

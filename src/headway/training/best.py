@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.distributed import World
 from headway.errors import TrainingError
-from headway.files import sha256
+from headway.files import is_present, sha256
 from headway.training.protocols import Status
 from headway.training.state import load_tensors, save_tensors
 
@@ -37,11 +37,17 @@ class BestCheckpoint:
 
     def restore(self, model: nn.Module, *, status: Status, world: World) -> str | None:
         """Load the best weights into the model. Returns a warning if the file no longer holds them."""
-        intact = world.run_on_main(lambda: self.path.exists() and sha256(self.path) == status.best_sha256)
+        intact = world.run_on_main(lambda: self._holds(status.best_sha256))
         if not world.broadcast(intact):
             return f"{self.path}: no longer holds the best weights (of step {status.best_step}); the last ones are kept"
         model.load_state_dict(load_tensors(self.path))
         return None
+
+    def _holds(self, digest: str) -> bool:
+        try:
+            return is_present(self.path) and sha256(self.path, inside=self.path.parent.parent) == digest
+        except OSError as error:
+            raise TrainingError(f"{self.path}: the best weights cannot be read ({error.strerror})") from error
 
     def _improves(self, value: float, best: float | None) -> bool:
         return best is None or (value > best if self.higher_is_better else value < best)

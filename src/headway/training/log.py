@@ -15,12 +15,14 @@ from torch import Tensor
 
 from headway.distributed import World
 from headway.errors import ConfigError
-from headway.files import fsync
+from headway.files import append_file, atomic_write, disk_errors
+from headway.printable import printable
 from headway.training.protocols import Callback, Status
-from headway.training.state import disk_errors
+from headway.training.state import RESUMABLE
 from headway.training.step import Gradients
 
 Entry = dict[str, Any]
+CLOCK = ("started", "waited")  # not in a state: a resumed run measures anew
 
 
 class MetricsLog:
@@ -32,33 +34,48 @@ class MetricsLog:
         self.problems: list[str] = []
         self.history: list[Entry] = []
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-            missing = max(0, length - path.stat().st_size)
+            with disk_errors(path, 0, advice=RESUMABLE):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._truncate(path, length)
+
+    def _truncate(self, path: Path, length: int) -> None:
+        with append_file(path) as file:
+            missing = max(0, length - file.seek(0, os.SEEK_END))
             if missing:
                 self.problems.append(f"{path}: {missing} bytes at the end of the log are missing")
-            os.truncate(path, length - missing)
-            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-                try:
-                    self.history.append(json.loads(line))
-                except ValueError:
+            file.truncate(length - missing)
+            file.seek(0)
+            for number, line in enumerate(file, start=1):
+                entry = _parsed(line)
+                if entry is None:
                     self.problems.append(f"{path}:{number}: this line of the log is damaged")
+                else:
+                    self.history.append(entry)
 
     def write(self, entry: Entry) -> None:
         entry = _finite(entry)
         self.history.append(entry)
         if self.path is not None:
             line = json.dumps(entry) + "\n"
-            with disk_errors(self.path, len(line)), open(self.path, "a") as file:
-                file.write(line)
+            with disk_errors(self.path, len(line), advice=RESUMABLE), append_file(self.path) as file:
+                file.write(line.encode())
 
     def length(self) -> int:
         """Bytes of the log, after flushing it to the disk."""
         if self.path is None:
             return 0
-        self.path.touch()
-        fsync(self.path)
-        return self.path.stat().st_size
+        with disk_errors(self.path, 0, advice=RESUMABLE), append_file(self.path) as file:
+            os.fsync(file.fileno())
+            return file.seek(0, os.SEEK_END)
+
+
+def _parsed(line: bytes) -> Entry | None:
+    """An entry of the log; None if the line is none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 def _finite(value: Any) -> Any:
@@ -75,7 +92,7 @@ class RunningMetrics:
         self.sums: dict[str, Tensor] = {}
         self.norms: Tensor | None = None
         self.count = self.rows = self.steps = self.skipped = 0
-        self.started = monotonic()
+        self.started, self.waited = monotonic(), 0.0
 
     def add(self, gradients: Gradients) -> None:
         for name, value in {"loss": gradients.total, **gradients.parts}.items():
@@ -86,6 +103,7 @@ class RunningMetrics:
         self.rows += gradients.rows
         self.steps += 1
         self.skipped += not gradients.usable
+        self.waited += gradients.waited
 
     def read(self, world: World, *, unit: str) -> dict[str, float]:
         """Means since the last log line, over all ranks."""
@@ -96,11 +114,14 @@ class RunningMetrics:
             metrics["norm"] = float(self.norms) / (self.steps - self.skipped)
         if self.skipped:
             metrics["skipped"] = self.skipped
-        metrics["speed"] = (self.count if unit == "tokens" else self.rows) / max(monotonic() - self.started, 1e-9)
+        metrics["predictions"] = self.count
+        elapsed = max(monotonic() - self.started, 1e-9)
+        metrics["speed"] = (self.count if unit == "tokens" else self.rows) / elapsed
+        metrics["waiting"] = min(1.0, self.waited / elapsed)  # share of the time, on rank 0
         return metrics
 
     def state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "started"}
+        return {name: value for name, value in vars(self).items() if name not in CLOCK}
 
     def load(self, state: dict[str, Any], device: torch.device) -> None:
         vars(self).update(state)
@@ -125,11 +146,11 @@ def draw_curves(history: list[Entry], path: Path) -> None:
     column = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (label, points) in zip(column, panels.items(), strict=True):
         axes.plot(*zip(*points, strict=True), marker="o" if len(points) < 50 else None, markersize=3)
-        axes.set_ylabel(label)
+        axes.set_ylabel(printable(label).replace("$", r"\$"))
         axes.grid(alpha=0.3)
     axes.set_xlabel("step")
-    with disk_errors(path, 100_000):
-        figure.savefig(path, dpi=120)
+    with disk_errors(path, 100_000, advice=RESUMABLE), atomic_write(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
 
 
 class TensorBoard(Callback):

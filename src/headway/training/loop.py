@@ -33,7 +33,7 @@ from headway.training.optim import build_optimizers
 from headway.training.protocols import LossFunction, Source, Status
 from headway.training.replica import distribute
 from headway.training.result import FitResult
-from headway.training.resume import latest, restore, snapshot
+from headway.training.resume import extend, latest, restore, snapshot
 from headway.training.schedule import Schedule
 from headway.training.settings import Settings
 from headway.training.signals import Interrupt, catch_signals
@@ -72,7 +72,7 @@ def fit(
     world = init_distributed(device)
     keep_freed_memory()
     with ExitStack() as stack:
-        world.run_on_main(lambda: stack.enter_context(lock_folder(training)))
+        unlocked = world.run_on_main(lambda: stack.enter_context(lock_folder(training)))
         run = Run(model, source, loss=loss, settings=settings, training=training, world=world, device=device)
         if settings.checkpoint_activations:
             stack.enter_context(checkpoint_blocks(run.replica.trained))
@@ -83,7 +83,7 @@ def fit(
         stack.callback(run.notify, "on_end")
         interrupt = stack.enter_context(catch_signals())
         stack.enter_context(explain_out_of_memory())
-        run.start(resume=resume)
+        run.start(resume=resume, warnings=[unlocked] if unlocked else [])
         return run.finish(run.train(interrupt))
 
 
@@ -135,24 +135,28 @@ class Run:
             warn=self.warn,
         )
 
-    def start(self, *, resume: bool) -> None:
-        """Initialise a new run, or restore the newest valid state."""
+    def start(self, *, resume: bool, warnings: list[str]) -> None:
+        """Initialise a new run, or restore the newest valid state. `warnings` are written to the log."""
         if not resume and self.world.broadcast(bool(states(self.training))):
             raise TrainingError(f"{self.training}: has states of an earlier run; resume it or choose another folder")
-        length, warnings = 0, list[str]()
+        length, note = 0, None
         if resume:
             loaded = latest(self)
-            warnings, length = loaded.warnings + restore(self, loaded), loaded.state["journal"]
+            warnings = warnings + loaded.warnings + restore(self, loaded)
+            length = loaded.state["journal"]
             self.saved_step = self.status.step
+            note = extend(self, loaded.state["settings"])
         else:
             rng.seed_all(self.settings.seed + self.world.rank)
-        warnings += self.stepper.load_saved_split()
+        warnings = warnings + self.stepper.load_saved_split()
         self.world.run_on_main(lambda: remove_partial(self.training))
         if self.world.is_main:
             self.metrics_log = MetricsLog(self.training / "metrics.jsonl", length=length)
         self.status.steps = self.intervals.planned_steps(self.status, len(self.batches()))
         self.started = monotonic() - self.status.elapsed
         self.notify("on_start")
+        if note is not None:
+            self.notify("on_note", note)
         for message in warnings + self.metrics_log.problems:
             self.warn(message)
 
@@ -195,6 +199,7 @@ class Run:
             best=status.best,
             best_step=status.best_step if status.best is not None else None,
             history=self.metrics_log.history,
+            first_loss=status.first_loss,
             stopped_by=stopped_by,
             seconds=status.elapsed,
         )
@@ -203,9 +208,11 @@ class Run:
         """One effective batch: gradients, clipping, optimiser update. The update is skipped for a gradient spike."""
         status, batches = self.status, self.batches()
         status.steps = self.intervals.planned_steps(status, len(batches))
-        status.factor = self.schedule.factor(status.step, status.steps)
+        status.factor = self.schedule.factor(status.step, status.steps, status.extension)
         self.optimizers.zero_grad()
         gradients = self.stepper.gradients(batches[status.position], epoch=status.epoch, step=status.step + 1)
+        if status.step == 0:
+            status.first_loss = gradients.mean_loss
         spike = self.spike_filter.check(gradients.norm_value) if gradients.usable else None
         gradients.usable = gradients.usable and spike is None
         if gradients.usable:

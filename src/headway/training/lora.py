@@ -74,6 +74,13 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> Trainable:
     return count_trainable(model)
 
 
+def prepare_parameters(model: nn.Module, *, lora: int, frozen: Sequence[str]) -> Trainable:
+    """Add adapters of the rank `lora` unless it is 0, and freeze the parameters that match a pattern."""
+    if lora:
+        add_lora(model, rank=lora, alpha=2.0 * lora, train_heads=True)
+    return freeze(model, frozen) if frozen else count_trainable(model)
+
+
 def add_lora(
     model: nn.Module,
     *,
@@ -138,10 +145,11 @@ def merge_lora(model: nn.Module) -> list[str]:
 
 
 def _own_head_parameters(model: nn.Module) -> set[Tensor]:
-    """The parameters of heads with a weight matrix that is not an embedding table."""
+    """The parameters of heads with a weight matrix that is not an embedding table, except those that are in no module
+    of the head: the bias of a tied vocabulary belongs to the table, which PEFT would save with it."""
     tables, own = embedding_weights(model), set[Tensor]()
     for head in heads(model):
-        parameters = set(head.parameters()) - tables
+        parameters = set(head.parameters()) - tables - set(head.parameters(recurse=False))
         if any(parameter.ndim > 1 for parameter in parameters):
             own |= parameters
     return own

@@ -6,6 +6,7 @@ A fused layer of theirs (q, k and v in one matrix) has one adapter: the A of its
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
@@ -21,6 +22,19 @@ from headway.validation import Check, between, from_dict
 
 CONFIG_FILE, TENSOR_FILE, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
 SUPPORTED = {"peft_type": "LORA", "bias": "none", "use_rslora": False, "use_dora": False}
+KNOWN = SUPPORTED.keys() | {"r", "lora_alpha", "lora_dropout", "rank_pattern", "alpha_pattern", "init_lora_weights"}
+# Keys without an effect on an adapter that is opened: the tensors' names say which layers are adapted.
+IGNORED = {
+    *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern"),
+    *("base_model_name_or_path", "revision", "task_type", "auto_mapping", "peft_version", "inference_mode"),
+    *("fan_in_fan_out", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "runtime_config"),
+    *("megatron_config", "megatron_core", "qalora_group_size"),
+}
+PLAIN_INITS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the weights of the base model
+
+
+MODULE_NAME = re.compile(r"\^?[\w.]+")
+MODULE_NAMES = Check("an object with names of modules as keys", lambda names: all(map(MODULE_NAME.fullmatch, names)))
 
 
 class HasModel(Protocol):
@@ -51,7 +65,8 @@ def save_lora(
     ranks: dict[str, int] = {}
     beside: set[str] = set()
     transposed: set[bool] = set()
-    for rule in _expanded(rules, values):
+    expanded = _expanded(rules, values)
+    for rule in expanded:
         parts = [found[name.removesuffix(WEIGHT)] for name in rule.ours if name.removesuffix(WEIGHT) in found]
         if parts and rule.ours[0].endswith(WEIGHT):
             if len(parts) < len(rule.ours):
@@ -64,6 +79,7 @@ def save_lora(
         elif any(values[name].requires_grad for name in rule.ours):
             tensors[rule.theirs] = rule.to_theirs([values[name] for name in rule.ours])
             beside.add(rule.theirs.rpartition(".")[0])
+    tensors |= _rest_of_modules(beside - {""}, saved=tensors, rules=expanded, values=values)
     one = next(iter(found.values()))
     other = {target: rank for target, rank in ranks.items() if rank != one.rank}
     config = SUPPORTED | {
@@ -105,8 +121,8 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
         if target == name:
             beside |= dict(zip(rule.ours, rule.to_ours(tensor), strict=True))
         elif name.endswith(A):
-            rank = config["rank_pattern"].get(target, config["r"])
-            alpha = config["alpha_pattern"].get(target, config["lora_alpha"])
+            rank = _of_module(config["rank_pattern"], target, config["r"])
+            alpha = _of_module(config["alpha_pattern"], target, config["lora_alpha"])
             if len(tensor) != rank:
                 raise CheckpointError(f"{files.path}: {name!r} has rank {len(tensor)}, but {path.name} says {rank}")
             if target + B not in state:
@@ -147,14 +163,21 @@ def _read_config(path: Path) -> dict[str, Any]:
     for key, value in SUPPORTED.items():
         if config.get(key, value) != value:
             raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported, only {value!r}")
+    if (init := config.get("init_lora_weights")) not in PLAIN_INITS:
+        raise CheckpointError(
+            f"{path}: init_lora_weights = {init!r} changes the base model; convert the adapter to plain LoRA with PEFT "
+            "(save_pretrained with path_initial_model_for_weight_conversion)"
+        )
+    for key in sorted(config.keys() - KNOWN - IGNORED):
+        if config[key]:
+            raise CheckpointError(f"{path}: {key} = {config[key]!r} is not supported")
     rank = config.get("r")
     kinds = {
         "r": Annotated[int, between(1)],
         "lora_alpha": float,
         "lora_dropout": float,
-        "rank_pattern": dict[str, int],
-        "alpha_pattern": dict[str, float],
-        "target_modules": Annotated[list[str], Check("a list of names", bool)],
+        "rank_pattern": Annotated[dict[str, int], MODULE_NAMES],
+        "alpha_pattern": Annotated[dict[str, float], MODULE_NAMES],
     }
     defaults: dict[str, Any] = {"lora_alpha": rank, "lora_dropout": 0.0, "rank_pattern": {}, "alpha_pattern": {}}
     given = {key: config.get(key) if config.get(key) is not None else defaults.get(key) for key in kinds}
@@ -163,6 +186,21 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _expanded(rules: Sequence[AnyRule] | None, names: Mapping[str, Tensor]) -> list[Rule]:
     return expand([same(name, name) for name in names] if rules is None else rules, names)
+
+
+def _rest_of_modules(
+    modules: set[str], *, saved: Mapping[str, Tensor], rules: Sequence[Rule], values: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The other tensors of `modules`, which PEFT reads whole."""
+    inside = tuple(f"{module}." for module in modules)
+    rest = [rule for rule in rules if rule.theirs.startswith(inside) and rule.theirs not in saved]
+    return {rule.theirs: rule.to_theirs([values[name] for name in rule.ours]) for rule in rest}
+
+
+def _of_module(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
+    """The value of the first pattern that is the name of the module (with ^ in front) or its end after a dot."""
+    found = (value for key, value in patterns.items() if f".{module}".endswith(f".{key}") or key == f"^{module}")
+    return next(found, default)
 
 
 def _is_transposed(rule: Rule, part: LoRALinear) -> bool:

@@ -7,6 +7,7 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from headway.printable import printable
 from headway.training.protocols import Callback, Status
 
 
@@ -44,10 +45,10 @@ class ProgressLine(Callback):
     def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
         self.scores = scores
         text = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        self.console.print(f"step {status.step}: {text}", soft_wrap=True)
+        self.console.print(printable(f"step {status.step}: {text}"), soft_wrap=True)
 
     def on_warning(self, status: Status, message: str) -> None:
-        self.console.print(f"warning: {message}", soft_wrap=True)
+        self.console.print(printable(f"warning: {message}"), soft_wrap=True)
 
     def on_end(self, status: Status) -> None:
         if self.bar is not None:
@@ -57,8 +58,9 @@ class ProgressLine(Callback):
         parts = [f"step {status.step}/{status.steps}"]
         if "loss" in self.metrics:
             parts.append(f"loss {self.metrics['loss']:.4f}")
-        if self.score in self.scores:
-            parts.append(f"{self.score} {self.scores[self.score]:.4g}")
+        score = self.score or next(iter(self.scores), None)  # the first is the one that weights are kept by
+        if score in self.scores:
+            parts.append(f"{score} {self.scores[score]:.4g}")
         if "speed" in self.metrics:
             parts.append(f"{self.metrics['speed']:,.0f} {self.unit}/s")
         if "lr" in self.metrics:

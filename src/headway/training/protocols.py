@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 
 from headway.data.batch import Batch, Loss
+from headway.training.schedule import Extension
 
 
 class Source(Protocol):
@@ -43,12 +44,19 @@ class Status:
     steps: int = 0  # planned; an estimate if the length is in minutes
     elapsed: float = 0.0
     factor: float = 0.0  # of the schedule at the last step
+    first_loss: float | None = None  # of the first step, before any update
+    extended_at: int = 0  # the step at which the length of the run was changed last; 0 = never
+    extended_factor: float = 0.0  # of the schedule at the last step before that
     evaluated: int = -1  # the step of the last evaluation
     unimproved: int = 0  # evaluations since the best
     best: float | None = None
     best_loss: float | None = None  # of the best weights; breaks ties of the score
     best_step: int = -1
     best_sha256: str = ""
+
+    @property
+    def extension(self) -> Extension | None:
+        return Extension(self.extended_at, self.extended_factor) if self.extended_at else None
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "model"}
@@ -66,6 +74,8 @@ class Callback:
     def on_evaluate(self, status: Status, scores: dict[str, float]) -> None: ...
 
     def on_save(self, status: Status, path: Path) -> None: ...
+
+    def on_note(self, status: Status, message: str) -> None: ...
 
     def on_warning(self, status: Status, message: str) -> None: ...
 

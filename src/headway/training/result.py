@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from signal import SIGINT, SIGTERM
+from statistics import median
 
 from headway.training.log import Entry
+
+LAST_ENTRIES = 3  # of the log, for the loss at the end
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,13 @@ class FitResult:
     history: list[Entry]
     stopped_by: str  # steps, epochs, minutes, patience, SIGTERM or SIGINT
     seconds: float
+    first_loss: float | None = None  # of the first step, before any update; None: the state did not have it
+
+    @property
+    def last_loss(self) -> float | None:
+        """The median of the last logged losses."""
+        logged = [entry["loss"] for entry in self.history if entry.get("loss") is not None]
+        return median(logged[-LAST_ENTRIES:]) if logged else None
 
     @property
     def exit_code(self) -> int:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor, nn
+
 from headway.errors import CheckpointError, TrainingError
 from headway.training import rng
+from headway.training.schedule import Extension
+from headway.training.settings import LENGTHS, length_in_words
 from headway.training.state import LoadedState, State, load_latest, load_state
 from headway.training.state_schema import AverageState, TrainingState, check_schema, schema_error
 from headway.training.tensor_tree import tied_names
@@ -34,7 +38,9 @@ def snapshot(run: Run) -> State:
         "model": named,
         "optimizer": run.replica.gather_state(run.optimizers.state_dict()),
         "average": run.replica.gather_state(run.ema.state_dict()) if run.ema is not None else None,
-        "ranks": run.world.all_gather({"rng": rng.capture(), "window": run.running.state()}),
+        "ranks": run.world.all_gather(
+            {"rng": rng.capture(), "window": run.running.state(), **carried_state(run.model)}
+        ),
         "status": run.status.as_dict(),
         "stepper": {"accumulate": run.stepper.accumulate, "scale": dict(vars(run.stepper.scale))},
         "spikes": run.spike_filter.state(),
@@ -43,6 +49,12 @@ def snapshot(run: Run) -> State:
         "fingerprint": run.source.fingerprint,
         "ties": tied_names(named),
     }
+
+
+def carried_state(model: nn.Module) -> dict[str, Tensor]:
+    """What a recurrent model keeps between the windows of a text; empty for others."""
+    carried = getattr(model, "carried", None)
+    return {} if carried is None else {"carried": carried}
 
 
 def restore(run: Run, loaded: LoadedState) -> list[str]:
@@ -73,6 +85,8 @@ def restore(run: Run, loaded: LoadedState) -> list[str]:
         except (RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
             raise schema_error(folder, f"ranks[{run.world.rank}].rng is not a valid random state") from error
         run.running.load(own["window"], run.device)
+        if "carried" in own:
+            run.model.carried = own["carried"].to(run.device)
     else:
         rng.seed_all(run.settings.seed + run.world.rank + 1000 * run.status.step)
         warnings.append(
@@ -82,8 +96,28 @@ def restore(run: Run, loaded: LoadedState) -> list[str]:
     return warnings
 
 
+def extend(run: Run, saved: dict[str, Any]) -> str | None:
+    """Change the length of a restored run if it differs from that of the `saved` settings. Returns what the learning
+    rate does from now on; for a run that has finished, how it is extended."""
+    status, settings = run.status, run.settings
+    finished = run.intervals.stop_reason(status) is not None
+    before = {name: saved.get(name) for name in LENGTHS}
+    if before == {name: getattr(settings, name) for name in LENGTHS}:
+        if not finished:
+            return None
+        return f"the run has finished its {settings.length}; to extend it, resume it with more steps, epochs or minutes"
+    status.unimproved = 0  # a run that ended by its patience goes on
+    if run.intervals.stop_reason(status) is not None:
+        done = f"{status.step:,} steps ({status.epoch:,} epochs, {status.elapsed / 60:.1f} minutes)"
+        raise TrainingError(f"{run.training.parent}: has trained {done} already; {settings.length} is not more")
+    status.extended_at, status.extended_factor = status.step, status.factor
+    steps = run.intervals.planned_steps(status, len(run.batches()))
+    rate = run.schedule.continuation(steps, Extension(status.step, status.factor))
+    return f"the run now has {settings.length}, was {length_in_words(before)}: its learning rate {rate}"
+
+
 def _check_settings(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    changed = [name for name in now if name in saved and saved[name] != now[name]]
+    changed = [name for name in now if name in saved and saved[name] != now[name] and name not in LENGTHS]
     differences = {name: f"{name} was {saved[name]!r} and is now {now[name]!r}" for name in changed}
     for name in FIXED_SETTINGS:
         if name in differences:

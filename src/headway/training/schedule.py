@@ -12,7 +12,16 @@ from typing import Literal, get_args
 
 from headway.errors import ConfigError
 
+POINTS = 1000  # steps at which `Schedule.continuation` looks
 Kind = Literal["wsd", "cosine", "linear", "inverse_sqrt", "constant"]
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A run whose length was changed: the steps it had made by then, and the factor of the last of them."""
+
+    step: int
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,35 @@ class Schedule:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name}: {getattr(self, name)!r}; a share between 0 and 1 is needed")
 
-    def factor(self, step: float, steps: float) -> float:
-        """The factor of the update after `step` finished steps of `steps`; at `step == steps` it is `floor`."""
+    def factor(self, step: float, steps: float, extension: Extension | None = None) -> float:
+        """The factor of the update after `step` finished steps of `steps`; at `step == steps` it is `floor`.
+
+        An extended run has the factor of a run planned for `steps`, which it reaches from its last factor by a linear
+        warm-up: `warmup` steps, or that share of the steps after the extension.
+        """
+        planned = self._planned(step, steps)
+        if extension is None:
+            return planned
+        warmup = self.warmup * (steps - extension.step) if self.warmup < 1 else self.warmup
+        warming = min(1.0, (step - extension.step + 1) / warmup) if warmup else 1.0
+        return min(planned, extension.factor + (1 - extension.factor) * warming)
+
+    def continuation(self, steps: int, extension: Extension) -> str:
+        """What the learning rate does after an extension to `steps`, in words."""
+        every = max(1, (steps - extension.step) // POINTS)
+        factors = {
+            step: self.factor(step, steps, extension) for step in (*range(extension.step, steps, every), steps - 1)
+        }
+        highest = max(factors, key=lambda step: factors[step])
+        first, top, last = extension.factor, factors[highest], factors[steps - 1]
+        if top > 1.05 * first:
+            fall = f", then falls to {last:.1%}" if last < top else ""
+            return f"rises from {first:.1%} to {top:.1%} of its peak at step {highest + 1:,}{fall}"
+        return (
+            f"falls from {first:.1%} to {last:.1%} of its peak" if last < first else f"stays at {first:.1%} of its peak"
+        )
+
+    def _planned(self, step: float, steps: float) -> float:
         warmup = self.warmup * steps if self.warmup < 1 else self.warmup
         warming = min(1.0, (step + 1) / warmup) if warmup else 1.0
         return min(warming, self._decay_factor(step, steps, warmup))

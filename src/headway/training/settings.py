@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -17,6 +18,8 @@ SHARDS = ("none", "full")
 PRECISIONS = ("fp32", "bf16", "fp16")
 BATCH_UNITS = ("examples", "tokens")
 REPORTS = ("tensorboard", "wandb", "trackio")
+
+LENGTHS = ("steps", "epochs", "minutes")
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([sm])")
 
@@ -67,8 +70,7 @@ class Settings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        lengths = {"steps": self.steps, "epochs": self.epochs, "minutes": self.minutes}
-        given = [name for name, value in lengths.items() if value]
+        given = [name for name in LENGTHS if getattr(self, name)]
         if len(given) != 1:
             raise ConfigError(f"set exactly one of steps, epochs and minutes (got {', '.join(given) or 'none'})")
         for name in (*given, "batch", "accumulate", "keep", "log_every", "lr", "matrix_lr"):
@@ -104,6 +106,11 @@ class Settings:
         if getattr(self, name) not in choices:
             raise ConfigError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
 
+    @property
+    def length(self) -> str:
+        """The length of the run in words, such as `2,000 steps`."""
+        return length_in_words(vars(self))
+
     def optimizer_options(self) -> dict[str, Any]:
         """The arguments of `build_optimizers`."""
         names = ("lr", "matrix_lr", "betas", "eps", "weight_decay")
@@ -111,6 +118,10 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def length_in_words(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{settings[name]:,} {name}" for name in LENGTHS if settings[name])
 
 
 def interval(name: str, every: Every) -> tuple[str, float]:

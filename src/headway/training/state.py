@@ -8,7 +8,6 @@ and renamed, so that it is either complete or absent. A damaged state is reporte
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,18 +15,29 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 
 from headway import files
 from headway.checkpoints import read_json
+from headway.checkpoints.save import write_safetensors
 from headway.errors import HeadwayError, TrainingError
-from headway.files import PARTIAL, LockedError, atomic_folder, atomic_write, sha256
+from headway.files import (
+    PARTIAL,
+    atomic_folder,
+    atomic_write,
+    disk_errors,
+    open_file,
+    require_file,
+    require_inside,
+    sha256,
+)
+from headway.locks import LockedError, lock
 from headway.training.tensor_tree import TensorCollector, Tensors, flatten, unflatten
 from headway.validation import from_dict
 
 State = dict[str, Any]
 MANIFEST = "manifest.json"
-UNREADABLE = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError)  # by load_state
+UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+RESUMABLE = "Earlier states are intact: free disk space and resume"
 
 
 class FileEntry(TypedDict):
@@ -68,10 +78,10 @@ def write_state(target: Path, state: State) -> None:
     form = {part: flatten(value, part, collectors[part]) for part, value in state.items()}
     text = json.dumps(form).encode()
     needed = len(text) + sum(collector.bytes for collector in collectors.values())
-    with disk_errors(target, needed), atomic_folder(target) as partial:
+    with disk_errors(target, needed, advice=RESUMABLE), atomic_folder(target) as partial:
         for part, collector in collectors.items():
             if collector.tensors:
-                save_file(collector.tensors, partial / f"{part}.safetensors")
+                write_safetensors(partial / f"{part}.safetensors", collector.tensors)
         (partial / "state.json").write_bytes(text)
         manifest = {
             path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(partial.iterdir())
@@ -98,32 +108,44 @@ def load_latest(training: Path) -> LoadedState:
         raise TrainingError("every saved state is damaged: " + "; ".join(problem for _, problem in damaged))
     for bad, problem in damaged:
         loaded.warnings.append(f"{problem}; resuming from {path.name} (the damaged state is now {bad.name}.damaged)")
-        files.remove(bad.with_suffix(".damaged"))
-        bad.rename(bad.with_suffix(".damaged"))
+        with disk_errors(bad, 0):
+            files.remove(bad.with_suffix(".damaged"))
+            bad.rename(bad.with_suffix(".damaged"))
     return loaded
 
 
 def load_state(path: Path) -> State:
     """Read a state that `verify` accepts."""
-    form = json.loads((path / "state.json").read_bytes())
-    tensors: dict[str, Tensors] = {file.stem: load_file(file) for file in path.glob("*.safetensors")}
+    with open_file(path / "state.json", inside=_run_folder(path)) as file:
+        form = json.loads(file.read())
+    tensors = {file.stem: _read_tensors(file, inside=_run_folder(path))[0] for file in path.glob("*.safetensors")}
     return {part: unflatten(value, tensors.get(part, {})) for part, value in form.items()}
 
 
 def verify(path: Path) -> str | None:
     """A description of what is wrong with the files of a state, or None."""
     try:
-        listed = from_dict(Manifest, read_json(path / MANIFEST), path=str(path / MANIFEST))["files"]
+        content = read_json(path / MANIFEST, inside=_run_folder(path))
+        listed = from_dict(Manifest, content, path=str(path / MANIFEST))["files"]
     except HeadwayError as error:
         return str(error)
     if "state.json" not in listed or {file.name for file in path.iterdir()} != {*listed, MANIFEST}:
         return f"{path}: its files are not the ones listed in its manifest"
     for name, entry in listed.items():
-        if (path / name).stat().st_size != entry["bytes"]:
-            return f"{path / name}: {(path / name).stat().st_size} bytes, the manifest says {entry['bytes']}"
-        if sha256(path / name) != entry["sha256"]:
-            return f"{path / name}: its checksum differs from the manifest"
+        try:
+            require_file(path / name, inside=_run_folder(path))
+            if (path / name).stat().st_size != entry["bytes"]:
+                return f"{path / name}: {(path / name).stat().st_size} bytes, the manifest says {entry['bytes']}"
+            if sha256(path / name) != entry["sha256"]:
+                return f"{path / name}: its checksum differs from the manifest"
+        except OSError as error:
+            return f"{path / name}: cannot be read ({error.strerror})"
     return None
+
+
+def _run_folder(state: Path) -> Path:
+    """The folder that links from files of a state may not leave."""
+    return state.parent.parent
 
 
 def save_tensors(path: Path, named: Tensors) -> str:
@@ -131,17 +153,23 @@ def save_tensors(path: Path, named: Tensors) -> str:
     collector = TensorCollector()
     names = {name: collector.add(tensor, name) for name, tensor in named.items()}
     aliases = {name: stored for name, stored in names.items() if name != stored}
-    with disk_errors(path, collector.bytes), atomic_write(path) as partial:
-        save_file(collector.tensors, partial, metadata={"ties": json.dumps(aliases)})
+    with disk_errors(path, collector.bytes, advice=RESUMABLE), atomic_write(path) as partial:
+        write_safetensors(partial, collector.tensors, {"ties": json.dumps(aliases)})
         return sha256(partial)
 
 
 def load_tensors(path: Path) -> Tensors:
     """Read the tensors that `save_tensors` wrote, including aliases."""
+    tensors, metadata = _read_tensors(path, inside=path.parent.parent)
+    return tensors | {name: tensors[stored] for name, stored in json.loads(metadata["ties"]).items()}
+
+
+def _read_tensors(path: Path, *, inside: Path) -> tuple[Tensors, dict[str, str]]:
+    """(tensors, metadata) of a file whose checksum was compared."""
+    require_file(path, inside=inside)
     with safe_open(path, framework="pt") as file:
-        aliases = json.loads(file.metadata()["ties"])
-        tensors: Tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return tensors | {name: tensors[stored] for name, stored in aliases.items()}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, file.metadata() or {}
 
 
 def remove_partial(training: Path) -> None:
@@ -151,28 +179,17 @@ def remove_partial(training: Path) -> None:
 
 
 @contextmanager
-def lock_folder(training: Path) -> Iterator[None]:
-    """Lock a run folder; a second process gets an error with the id of the first."""
+def lock_folder(training: Path) -> Iterator[str | None]:
+    """Lock a run folder; a second process gets an error with the id of the first. Yields a warning where the file
+    system has no locks."""
     path = training / "lock"
     with ExitStack() as stack:
         try:
-            with disk_errors(path, 20):
-                stack.enter_context(files.lock(path))
+            with disk_errors(path, 20, advice=RESUMABLE):
+                require_inside(training, training.parent)
+                warning = stack.enter_context(lock(path))
         except LockedError as error:
             raise TrainingError(
                 f"{training.parent}: process {error.holder} is training in this folder; choose another folder"
             ) from None
-        yield
-
-
-@contextmanager
-def disk_errors(path: Path, needed: int) -> Iterator[None]:
-    """Turn a failed write into an error with its path, the bytes needed and the bytes free."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        free = shutil.disk_usage(path.parent).free
-        raise TrainingError(
-            f"{path}: cannot be written ({error}); {needed} bytes are needed and {free} are free. "
-            "Earlier states are intact: free disk space and resume"
-        ) from error
+        yield warning

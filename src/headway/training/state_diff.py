@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headway.training.log import Entry
 
-CLOCK = ("speed", "seconds")  # entries of a log that depend on the clock
+CLOCK = ("speed", "waiting", "seconds")  # entries of a log that depend on the clock
 
 
 def first_difference(left: Any, right: Any, name: str = "") -> str | None:

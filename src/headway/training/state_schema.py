@@ -46,9 +46,13 @@ class Window(TypedDict):
     skipped: Count
 
 
-class Rank(TypedDict):
+class _RankFields(TypedDict):
     rng: RandomState
     window: Window
+
+
+class Rank(_RankFields, total=False):
+    carried: Tensor  # state of a recurrent model between windows of a text
 
 
 class OptimizerState(TypedDict):
@@ -60,6 +64,9 @@ class _AddedStatus(TypedDict, total=False):
     """Fields that states of earlier versions do not have."""
 
     best_loss: Number | None
+    first_loss: Number | None
+    extended_at: Count
+    extended_factor: Number
 
 
 class StatusState(_AddedStatus):
@@ -113,11 +120,15 @@ class TrainingState(TypedDict):
     ties: list[list[str]]
 
 
-class BatchState(TypedDict):
+class _BatchFields(TypedDict):
     inputs: dict[str, Tensor]
     targets: dict[str, Tensor]
     count: Count
     where: list[str]
+
+
+class BatchState(_BatchFields, total=False):
+    sequence_lengths: list[Count]  # of a packed batch
 
 
 class StepFacts(TypedDict):

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
 from headway.distributed import World
-from headway.errors import ConfigError, TrainingError
+from headway.errors import CheckpointError, ConfigError, DiskError, TrainingError
+from headway.files import is_present
 from headway.memory import return_freed_memory
 from headway.training import rng
 from headway.training.nonfinite import format_locations, is_out_of_memory
@@ -62,6 +64,8 @@ class Gradients:
     norm: Tensor
     where: list[str]  # source lines of this rank's examples
     norm_value: float = 0.0  # the norm, read from the device
+    waited: float = 0.0  # seconds in which the batch was read and collated
+    mean_loss: float = 0.0  # of all ranks, read from the device
     usable: bool = True  # False: skip the update (fp16 overflow or a gradient spike)
 
 
@@ -89,8 +93,11 @@ class Stepper:
     def gradients(self, indices: np.ndarray, *, epoch: int, step: int) -> Gradients:
         """Compute `.grad` for one effective batch. When out of memory, halve the micro-batches and repeat the step."""
         random_state = rng.capture()
+        waited = 0.0
         while True:
+            began = perf_counter()
             batches, count, rows = self.collate(indices, epoch)
+            waited += perf_counter() - began
             try:
                 gradients = self.forward_backward(batches, count=count, rows=rows)
                 break
@@ -105,13 +112,14 @@ class Stepper:
         # same on all ranks; the loss is summed over them, so that all stop at the same step.
         own, gradients.norm_value = torch.stack([gradients.total, gradients.norm]).tolist()
         (total,) = self.world.all_reduce(own)
+        gradients.mean_loss = total / count
         finite = isfinite(total) and isfinite(gradients.norm_value)
         if not finite and (not isfinite(total) or self.factor <= 1):
             with self.replica.full_model() as model:
                 dump = StepDump(step, batches[0], self.precision, self._weight(count), self.device, random_state)
                 raise self._nonfinite_error(model, batches, dump, loss_is_finite=isfinite(own))
         self.scale.update(finite)
-        gradients.usable = finite
+        gradients.usable, gradients.waited = finite, waited
         return gradients
 
     def collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:
@@ -126,7 +134,7 @@ class Stepper:
         # Every rank runs the same number of passes, since backward synchronises: missing ones have weight 0.
         while len(batches) < min(self.accumulate, -(-len(indices) // self.world.size)):
             spare = self.source.load(indices[:1], epoch)
-            batches.append(Batch(inputs=spare.inputs, targets=spare.targets, count=0, where=[]))
+            batches.append(replace(spare, count=0, where=[]))
         return batches, int(count), int(rows)
 
     def forward_backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
@@ -197,7 +205,7 @@ class Stepper:
         try:
             dump.save(path, model, first_nonfinite)
             saved = f"repeat it with `headway replay {path}`"
-        except TrainingError as error:
+        except (DiskError, TrainingError) as error:
             saved = f"the batch could not be saved: {error}"
         return (
             f"step {dump.step}: the loss or its gradient is not finite; first seen at: {first_nonfinite}; "
@@ -216,9 +224,9 @@ def clip_gradients(grads: list[Tensor], norm: Tensor, limit: float) -> None:
 
 
 def _read_split(path: Path) -> int:
-    if not path.exists():
+    if not is_present(path):
         return 0
     try:
-        return from_dict(SplitFile, read_json(path), path=str(path))["accumulate"]
-    except ConfigError as error:
+        return from_dict(SplitFile, read_json(path, inside=path.parent.parent), path=str(path))["accumulate"]
+    except (ConfigError, CheckpointError) as error:
         raise TrainingError(f"{error}; remove the file") from error

@@ -47,6 +47,7 @@ class StepDump:
         batch = self.batch
         facts = {"step": self.step, "precision": self.precision, "factor": self.factor, "culprit": first_nonfinite}
         examples = {"inputs": batch.inputs, "targets": batch.targets, "count": batch.count, "where": batch.where}
+        examples |= {} if batch.sequence_lengths is None else {"sequence_lengths": list(batch.sequence_lengths)}
         write_state(
             path, {"model": model.state_dict(), "batch": examples, "streams": self.random_state, "facts": facts}
         )
@@ -91,14 +92,15 @@ def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.de
     except UNREADABLE as error:
         raise TrainingError(f"{path}: unreadable although its checksums match ({type(error).__name__})") from error
     check_schema(saved, StepDumpState, folder=path)
-    facts = saved["facts"]
+    facts, saved_batch = saved["facts"], dict(saved["batch"])
+    lengths = saved_batch.pop("sequence_lengths", None)
     try:
         model.load_state_dict(saved["model"])
     except RuntimeError as error:
         raise TrainingError(f"{path}: belongs to another model: {error}") from error
     dump = StepDump(
         step=facts["step"],
-        batch=Batch(**saved["batch"]),
+        batch=Batch(**saved_batch, sequence_lengths=None if lengths is None else tuple(lengths)),
         precision=facts["precision"],
         factor=facts["factor"],
         device=device,

@@ -1,0 +1,247 @@
+"""Memory and time of a training step, from trying parts of the loop's own step on a copy of the model."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.data.batch import Batch
+from headway.distributed import World
+from headway.memory import heap_peak
+from headway.training.activation_checkpointing import checkpoint_blocks
+from headway.training.allocations import FREED, AllocationLog, Event, Segment, live_peak
+from headway.training.loop import Run
+from headway.training.protocols import LossFunction
+from headway.training.settings import Settings
+
+STEPS = 3  # that are simulated: the optimiser state is allocated in the first one
+# Of the growth of a process, measured for several tasks (docs/train.md):
+HEAP = 1.12  # by what tensors need of its heap: small allocations lie between them
+KERNELS = 14 << 20  # bytes: buffers and generated code of the kernels
+PASS_SECONDS = 0.2  # of one timed pass, about; a longer one is timed with fewer examples
+REPEATS = 2  # of a timed pass; the shortest counts, since the first one prepares kernels
+
+
+Load = Callable[[Sequence[Any]], Batch]  # collates examples
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes at the peak of a step, by what they are for."""
+
+    weights: int
+    gradients: int
+    optimizer: int  # state and buffers of the optimisers, and the EMA
+    activations: int  # and everything else that lives only during the step
+    growth: int  # of the process: all but the weights, and the gaps of its heap
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """The recorded parts of a step, from which the memory of a step with any number of examples follows: every tensor
+    has a fixed size, or one in proportion to the examples."""
+
+    weights: int
+    gradients: int
+    average: int  # the EMA
+    examples: int  # of the recorded passes; the second of each pair has twice as many
+    loading: tuple[Segment, Segment]  # collating a batch
+    first: tuple[Segment, Segment]  # a pass that allocates the gradients
+    further: tuple[Segment, Segment] | None  # a pass that adds to them, where there is one
+    updates: tuple[Segment, Segment]  # the first one, which allocates the state of the optimisers; and the second
+    is_heap: bool  # the device is a CPU: tensors are in the heap of the process
+
+    def memory(self, examples: int, *, passes: int, ranks: int = 1) -> StepMemory:
+        """Of a step in `passes` micro-batches of so many examples on each of the `ranks`."""
+        factor = examples / self.examples - 1
+        parts = [self.loading, self.first]
+        if passes > 1 and self.further is not None:
+            parts = [*[self.loading] * passes, self.first, self.further]  # all are collated first
+        events = list(self._events([one.scaled(two, factor) for one, two in parts]))
+        peak = live_peak(events)
+        buckets = self.gradients if ranks > 1 else 0  # DDP's copy of the gradients
+        optimizer = self.average + sum(self.updates[0].kept.values())
+        return StepMemory(
+            weights=self.weights,
+            gradients=self.gradients + buckets,
+            optimizer=optimizer,
+            activations=peak - self.gradients - optimizer,
+            growth=round(HEAP * heap_peak(events) + KERNELS if self.is_heap else peak) + buckets,
+        )
+
+    def _events(self, passes: Sequence[Segment]) -> Iterator[Event]:
+        yield 0, self.average
+        start = 1
+        for step in range(STEPS):
+            freed_later = list[int]()
+            for part in passes:
+                yield from ((start + number, size) for number, size in part.events)
+                freed_later += [start + number for number in part.kept]
+                start += part.count
+            update = self.updates[min(step, 1)]
+            yield from ((start + number, size) for number, size in update.events)
+            freed_later += [start + number for number in update.kept] if step else []
+            start += update.count
+            yield from ((number, FREED) for number in freed_later)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds on free cores."""
+
+    passes: float  # loading, forward and backward passes of a batch, on average over the batches that were tried
+    update: float  # clipping, optimisers, EMA
+    slowdown: float  # how many times longer it takes now, since other processes use the cores
+
+    @property
+    def total(self) -> float:
+        return self.passes + self.update
+
+
+class StepTrial:
+    """Tries passes and updates on a model, whose weights they change. The random state stays as it is."""
+
+    def __init__(self, model: nn.Module, *, loss: LossFunction, settings: Settings, device: torch.device) -> None:
+        self.model = model.train()
+        self.run = Run(
+            self.model, _NoSource(), loss=loss, settings=settings, training=Path(), world=World(), device=device
+        )
+        self.device = device
+        self.clock = _Clock(device)
+        self.updates: tuple[Segment, Segment] | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with torch.random.fork_rng(devices=[]), ExitStack() as stack:
+            if self.run.settings.checkpoint_activations:
+                stack.enter_context(checkpoint_blocks(self.model))
+            yield
+
+    def profile(self, examples: Sequence[Any], *, load: Load, passes: int) -> StepProfile:
+        """Records a step of `passes` over these examples, and over a batch that has each of them twice."""
+        existing = [*self.model.parameters(), *self.model.buffers()]
+        average = list(self.run.ema.state_dict()["mean"].values()) if self.run.ema is not None else []
+        twice, further = [example for example in examples for _ in range(2)], list[Segment]()
+        log = AllocationLog([*existing, *average])
+        gc.disable()  # a collection would free tensors at another time in each pass
+        try:
+            with log:
+                self._pass(load(examples))  # the first pass ever allocates tables that stay
+                loading, batch = log.recorded(lambda: load(examples))
+                loading_twice, double = log.recorded(lambda: load(twice))
+                first, gradients = self._recorded(log, batch)
+                if self.updates is None:
+                    self.updates = self._recorded_updates(log, gradients)
+                if passes > 1:
+                    further.append(self._recorded(log, batch, add=True)[0])
+                first_double, _ = self._recorded(log, double)
+                if passes > 1:
+                    further.append(self._recorded(log, double, add=True)[0])
+        finally:
+            gc.enable()
+        return StepProfile(
+            weights=_storage_bytes(existing),
+            gradients=sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None),
+            average=_storage_bytes(average),
+            examples=len(examples),
+            loading=(loading, loading_twice),
+            first=(first, first_double),
+            further=(further[0], further[1]) if further else None,
+            updates=self.updates,
+            is_heap=self.device.type == "cpu",
+        )
+
+    def _recorded_updates(self, log: AllocationLog, gradients: Any) -> tuple[Segment, Segment]:
+        first, _ = log.recorded(lambda: self.run.update(gradients))
+        second, _ = log.recorded(lambda: self.run.update(gradients))
+        return first, second
+
+    def _recorded(self, log: AllocationLog, batch: Batch, *, add: bool = False) -> tuple[Segment, Any]:
+        if not add:
+            self.run.optimizers.zero_grad()
+        return log.recorded(lambda: self._pass(batch))
+
+    def time(self, groups: Sequence[Sequence[Any]], sizes: Sequence[float], *, load: Load) -> StepTime:
+        """`groups` are examples of typical micro-batches, of batches of these sizes; `load` collates some."""
+        seconds = [self._seconds(group, load=load) * size for group, size in zip(groups, sizes, strict=True)]
+        gradients = self._pass(load(groups[0][:1]))
+        update = min(self.clock.seconds(lambda: self.run.update(gradients)) for _ in range(REPEATS))
+        return StepTime(sum(seconds) / len(seconds), update, self.clock.slowdown)
+
+    def _seconds(self, group: Sequence[Any], *, load: Load) -> float:
+        """For an example of the group, by a pass over as many of them as take `PASS_SECONDS`."""
+        size = 1
+        while True:
+            part = [group[index * len(group) // size] for index in range(size)]  # evenly over the group
+            began = time.perf_counter()
+            batch = load(part)
+            loading = time.perf_counter() - began
+            seconds = min(self.clock.seconds(partial(self._pass, batch)) for _ in range(REPEATS))
+            if size == len(group) or seconds > PASS_SECONDS / 2:
+                return (seconds + loading / self.clock.slowdown) / size
+            size = min(len(group), ceil(size * min(8, PASS_SECONDS / seconds)))
+
+    def _pass(self, batch: Batch) -> Any:
+        return self.run.stepper.forward_backward([batch], count=max(1, batch.count), rows=batch.rows)
+
+
+class _Clock:
+    """Measures seconds on free cores.
+
+    On a CPU the thread that trains is never idle within a pass, so its processor time is what a pass takes if no other
+    process uses the cores.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.wall = self.own = 0.0
+
+    @property
+    def slowdown(self) -> float:
+        """Wall-clock time in relation to the seconds measured so far."""
+        return max(1.0, self.wall / self.own) if self.own else 1.0
+
+    def seconds(self, action: Callable[[], object]) -> float:
+        self._wait()
+        began, own = time.perf_counter(), time.thread_time()
+        action()
+        self._wait()
+        wall = time.perf_counter() - began
+        own = time.thread_time() - own if self.device.type == "cpu" else wall
+        self.wall, self.own = self.wall + wall, self.own + own
+        return own
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+class _NoSource:
+    """A source of no examples: the batches are given."""
+
+    fingerprint = ""
+
+    def epoch(self, number: int) -> Sequence[np.ndarray]:
+        return ()
+
+    def load(self, indices: np.ndarray, epoch: int) -> Batch:
+        raise NotImplementedError
+
+
+def _storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum({(storage := tensor.untyped_storage())._cdata: storage.nbytes() for tensor in tensors}.values())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headway.inspect import draw_alignment, draw_attention, draw_heads, draw_positions
+from headway.inspect.pictures import draw_confusion
 
 RNG = np.random.default_rng(0)
 
@@ -74,3 +75,9 @@ def test_a_title_stays_in_the_picture(heads: int) -> None:
     box = figure._suptitle.get_window_extent()
     assert box.x0 >= 0 and box.x1 <= figure.bbox.width
     assert figure._suptitle.get_text().split() == title.split()
+
+
+def test_labels_of_a_confusion_matrix_keep_their_spaces() -> None:
+    figure = draw_confusion(np.array([[3, 1], [0, 4]]), labels=["Ankle boot", "Bag"])
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["Ankle boot", "Bag"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["3", "1", "4"]

@@ -10,21 +10,32 @@ from typing import Any
 import torch
 
 from headway.bundle import Bundle
+from headway.errors import InputError
 from headway.explain import importance, story, tensors
 from headway.explain.choices import labels, vocabulary
 from headway.explain.decoder_inputs import continuation, generation_of, prepare_decoder, prepare_encoder_decoder
+from headway.explain.detection import collect_detection
 from headway.explain.encoder_inputs import PreparedInput, prepare_encoder, shorten
 from headway.explain.facts import facts, kind_of, name_of
+from headway.explain.flow_inputs import prepare_flow
 from headway.explain.model_map import attentions, stacks
+from headway.explain.recurrent import collect_recurrent
 from headway.explain.size_budget import Sizes, select_layers
+from headway.explain.sound_inputs import prepare_sound
 from headway.inspect import record, record_contexts
+from headway.inspect.attribution import is_sum
 from headway.inspect.parts import eval_mode
+from headway.tasks.detect import Detect
+from headway.tasks.draw import Draw
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
+from headway.tasks.transcribe import Transcribe
 from headway.tasks.translate import Translate
 
 TITLE_CHARACTERS = 80
 STEPS = 16  # tokens that a decoder generates
+# outputs that the stream after a layer cannot be read as: not a softmax of one row of logits
+NO_LENS = ("vector", "span", "picture", "number", "labels")
 
 
 def collect(
@@ -41,11 +52,15 @@ def collect(
     value = task.parse_input(given) if isinstance(given, str) else given
     shown = shorten(task, value, first=first, last=last)
     with eval_mode(bundle.model):
+        if isinstance(task, Detect):
+            if against is not None:
+                raise InputError(f"against does not apply to task {task.name}")
+            return collect_detection(bundle, task, shown, layers=layers, title=_title(value))
         prepared = _prepare(bundle, task, shown, against=against)
         if shown is not value and shown != value:
             prepared = replace(prepared, note=[*prepared.note, _shortened(first, last)])
-        if bundle.model.shape == "recurrent":
-            return _recurrent(bundle, task, prepared, title=_title(value))
+        if not bundle.model.parts:
+            return collect_recurrent(bundle, task, prepared, steps=steps, title=_title(value))
         return _transformer(bundle, task, prepared, layers=layers, steps=steps, title=_title(value))
 
 
@@ -55,6 +70,10 @@ def _prepare(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> 
             return prepare_decoder(bundle, task, value, against=against)
         case Translate():
             return prepare_encoder_decoder(bundle, task, value, against=against)
+        case Draw():
+            return prepare_flow(bundle, task, value, against=against)
+        case Transcribe():
+            return prepare_sound(bundle, task, value, against=against)
     return prepare_encoder(bundle, task, value, against=against)
 
 
@@ -71,7 +90,8 @@ def _transformer(
     attention = [
         tensors.attention(each, recorded, contexts, kept) for each in layers_found if each.layer in kept.weights
     ]
-    target = importance.target_of(output, first="target" in prepared.sequences)
+    target = importance.target_of(output, first=prepared.answer_from if "target" in prepared.sequences else None)
+    whole = bool(parts) and is_sum(parts[-1].part)  # the logit is the sum of what the blocks add to one stream
     own = getattr(task, "labels", None)
     to_text = vocabulary(task.tokenizer) if own is None else labels(own)
     return story.Story(
@@ -84,9 +104,9 @@ def _transformer(
         attention=attention,
         stream=[part for stack in parts for part in tensors.stream(stack, recorded)],
         output=output,
-        lens=importance.lens(model, prepared.inputs, to_text) if output.kind not in ("vector", "span") else None,
+        lens=None if output.kind in NO_LENS else importance.lens(model, prepared.inputs, to_text),
         heads=None if target is None else importance.heads(model, prepared.inputs, target),
-        attribution=None if target is None else importance.attribution(model, prepared.inputs, target),
+        attribution=None if target is None or not whole else importance.attribution(model, prepared.inputs, target),
         generation=_generation(bundle, task, output, prepared, attention, steps=steps),
     )
 
@@ -108,57 +128,21 @@ def _generation(
     return generation_of(output, cross[-1] if cross else None)
 
 
-def _recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, title: str) -> story.Story:
-    """Source and target share one embedding; its only attention is the alignment between them."""
-    model = bundle.model
-    taps = ["embedding.token", "embedding.sum", "cross.weights"]
-    with torch.no_grad(), record(model, taps) as recorded:
-        output = prepared.read_output(model(**prepared.inputs))
-    weights = tensors.array(recorded["cross.weights"][0][0])  # (1, target, source)
-    alignment = story.Attention(
-        name="cross",
-        stack="decoder",
-        layer=0,
-        kind="additive",
-        queries="target",
-        keys="source",
-        causal=False,
-        scale=1.0,
-        heads=1,
-        kv_heads=1,
-        weights=weights,
-        mask=torch.ones(weights.shape[1:], dtype=torch.bool).numpy(),
-    )
-    token, sums = recorded["embedding.token"], recorded["embedding.sum"]
-    return story.Story(
-        title=title,
-        model=story.Model(name_of(bundle), bundle.family, kind_of(model), facts(bundle)),
-        sequences=prepared.sequences,
-        task=task.name,
-        note=prepared.note,
-        embedding=[
-            story.Embedding(name, tensors.array(vectors[0]), story.Position("none"), tensors.array(total[0]))
-            for name, vectors, total in zip(("source", "target"), token, sums, strict=True)
-        ],
-        attention=[alignment],
-        output=output,
-        generation=generation_of(output, alignment),
-    )
-
-
 def _shortened(first: int | None, last: int | None) -> str:
     return f"Only the {'first' if first else 'last'} {first or last} tokens of the text were used, as requested."
 
 
 def _title(value: Any) -> str:
-    """The text, the question of a question-answering input, or the name of a file."""
+    """The text, both texts of a pair, the question of a question-answering input, or the name of a file."""
     match value:
         case Path():
             text = value.name
-        case {"question": question}:
+        case {"question": question, "context": _}:
             text = str(question)
+        case (str(), str()):
+            text = " / ".join(value)
         case str() | list() | dict():
             text = str(value)
         case _:
-            text = "a picture"
+            text = "a recording" if isinstance(value, tuple) else "a picture"
     return text if len(text) <= TITLE_CHARACTERS else text[: TITLE_CHARACTERS - 1] + "…"

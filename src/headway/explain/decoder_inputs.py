@@ -24,6 +24,7 @@ from headway.tasks.task import Task
 from headway.tasks.translate import Translate
 
 MAX_TARGET = 64  # tokens
+QUERY_STREAM = "Of its two streams the page shows the query stream, which predicts the token behind each position."
 
 
 def prepare_decoder(
@@ -47,7 +48,8 @@ def prepare_decoder(
         answer = tokenizer.decode(ids[prompt:]) or rows[-1].candidates[0].text
         return story.Output("next", rows, answer, given=against is not None)
 
-    return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
+    note = [QUERY_STREAM] if bundle.model.predicts_any_order else []
+    return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output, note)
 
 
 def prepare_encoder_decoder(bundle: Bundle, task: Translate, value: str, *, against: str | None) -> PreparedInput:
@@ -114,14 +116,15 @@ def continuation(bundle: Bundle, task: Task, ids: Sequence[int], *, steps: int) 
     ((found,),) = generate(model, [ids], settings, tokenizer=tokenizer)
     inputs = [*ids, *found.ids[:-1]]
     positions = range(len(ids) - 1, len(inputs))  # where each token was generated
-    tap = f"{attentions(model)[-1].name}.weights"
-    with record(model, tap, queries=positions) as recorded:
+    taps = [f"{layer.name}.weights" for layer in attentions(model)[-1:]]  # a recurrent model has none
+    with record(model, taps, queries=positions if taps else None) as recorded:
         logits = model(**one_row(bundle, inputs)).logits[0].float().cpu()
-    weights = recorded[tap][0][0]  # (head, step, key)
+    weights = recorded[taps[0]][-1][0] if taps else None  # (head, step, key)
     out = []
     for step, (position, index) in enumerate(zip(positions, found.ids, strict=True)):
         scores = logits[position]
         shown = candidates(scores, to_text, chosen=index)
         logsumexp = round_float32(float(scores.logsumexp(0)))
-        out.append(story.Step(to_text([index])[0], index, shown, logsumexp, array(weights[:, step, : position + 1])))
+        kept = None if weights is None else array(weights[:, step, : position + 1])
+        out.append(story.Step(to_text([index])[0], index, shown, logsumexp, kept))
     return story.Generation(out, tokenizer.decode(found.ids))

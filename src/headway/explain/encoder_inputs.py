@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,9 +23,11 @@ from headway.tasks.answer import Answer
 from headway.tasks.classification import Classification
 from headway.tasks.classify import Classify
 from headway.tasks.classify_image import ClassifyImage
+from headway.tasks.context_vectors import ContextVectors
 from headway.tasks.embed import Embed
 from headway.tasks.fill import Fill
 from headway.tasks.tag import Tag
+from headway.tasks.targets import LabelSet, Number
 from headway.tasks.task import Task
 
 ReadOutput = Callable[[Output], story.Output]
@@ -36,6 +39,7 @@ class PreparedInput:
     sequences: dict[str, story.Sequence]
     read_output: ReadOutput
     note: list[str] = field(default_factory=list)
+    answer_from: int = 0  # the row of the output with the first token that an encoder-decoder chose
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -50,7 +54,7 @@ def without_truncation(task: Task) -> Any:
 
 
 def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> Any:
-    """The first or last tokens of the text, or of the context of a question."""
+    """The first or last tokens of the text, of each text of a pair, or of the context of a question."""
     if first is None and last is None:
         return value
     if first is not None and last is not None:
@@ -61,6 +65,9 @@ def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> A
         return truncate(task.tokenizer, value, first=first, last=last)
     if isinstance(value, Mapping) and isinstance(value.get("context"), str):
         return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
+    if isinstance(task, Classify):
+        pair = task.pair_of(value, where="the input")
+        return tuple(truncate(task.tokenizer, text, first=first, last=last) for text in pair)
     raise InputError("first and last select a part of a text, and this input is not a text")
 
 
@@ -79,6 +86,8 @@ def prepare_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | No
             return _fill(bundle, task, value)
         case Embed():
             return _embed(bundle, task, value)
+        case ContextVectors():
+            return _marked_word(bundle, task, value)
     raise InputError(f"explain does not support task {task.name}")
 
 
@@ -88,7 +97,15 @@ def one_row(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
     return {"inputs": row}
 
 
+def _segments(bundle: Bundle, segments: Any) -> dict[str, Tensor]:
+    if segments is None:
+        return {}
+    return {"segments": torch.as_tensor(segments, dtype=torch.long, device=bundle.device)[None]}
+
+
 def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> PreparedInput:
+    if against is not None and isinstance(task.target, Number):
+        raise InputError("against: the model predicts a number and has no other output to explain")
     if against is not None and against not in task.labels:
         raise InputError(f"against {against!r}: not one of the labels {', '.join(task.labels)}")
     example = without_truncation(task).read(value, where="the input")
@@ -97,31 +114,77 @@ def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str 
         inputs, sequence = dict(batch.inputs), _patches(bundle, task, value)
     else:
         assert isinstance(task, Classify)
-        inputs = one_row(bundle, example["ids"].tolist())
-        sequence = story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), [value]), text=value)
+        texts = [value] if isinstance(value, str) else list(task.pair_of(value, where="the input"))
+        inputs = {**one_row(bundle, example["ids"].tolist()), **_segments(bundle, example.get("segments"))}
+        shown = tokens(task.tokenizer, example["ids"].tolist(), texts)
+        sequence = story.Sequence("text", shown, text="\n".join(texts))
 
     def read_output(output: Output) -> story.Output:
         assert output.logits is not None
         at = {"first": 0, "last": len(sequence.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
         chosen = None if against is None else task.labels.index(against)
-        row = choice(output.logits[0], labels(task.labels), label=sequence.label, at=at, chosen=chosen)
+        logits = output.logits[0].detach().float().cpu()
+        if isinstance(task.target, Number):
+            return _number(task.target, logits, at=at)
+        if isinstance(task.target, LabelSet):
+            return _label_set(task.target, logits, at=at, chosen=chosen)
+        row = choice(logits, labels(task.labels), label=sequence.label, at=at, chosen=chosen)
         return story.Output("classes", [row], row.candidates[0].text)
 
     return PreparedInput(inputs, {"text": sequence}, read_output)
+
+
+def _marked_word(bundle: Bundle, task: ContextVectors, value: Any) -> PreparedInput:
+    words, at = task.marked(task.require_text(value, where="the input"), where="the input")
+    ids, _ = task.text.encode_words(words)
+    shown = [story.Token(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
+             for number, (text, token) in enumerate(zip(task.text.tokens(ids), ids, strict=True))]  # fmt: skip
+    sequence = story.Sequence("text", shown, text=" ".join(words))
+
+    def read_output(output: Output) -> story.Output:
+        vector = output.hidden[0, 1 + at].float().cpu()
+        return story.Output("vector", [], f"“{words[at]}” here: {len(vector)} numbers", vector.numpy())
+
+    return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
+
+
+def _number(target: Number, logits: Tensor, *, at: int | None) -> story.Output:
+    """The one logit is the answer."""
+    value = round_float32(float(logits[0]))
+    row = story.Row("value", [story.Candidate("value", 0, value)], value, 1, at=at, chosen=0)
+    return story.Output("number", [row], json.dumps(next(iter(target.answers(logits[None])[0].values()))))
+
+
+def _label_set(target: LabelSet, logits: Tensor, *, at: int | None, chosen: int | None) -> story.Output:
+    """A row for each label, the chosen or most probable one first: its logit against 0, as the softmax of a logit and 0
+    is the logit's sigmoid."""
+    order = sorted(range(len(logits)), key=lambda index: (index != chosen, -float(logits[index])))
+    rows = []
+    for index in order:
+        scores = torch.stack([logits[index], torch.zeros(())])
+        taken = bool(logits[index].sigmoid() > target.threshold)
+        name = target.labels[index]
+        row = choice(scores, labels([name, f"not {name}"]), label=name, at=at)
+        ids = {0: index, 1: -1}
+        pair = [replace(one, id=ids[one.id]) for one in row.candidates]
+        rows.append(replace(row, candidates=pair, chosen=index if taken else -1))
+    (answer,) = target.answers(logits[None])
+    return story.Output("labels", rows, ", ".join(answer["labels"]) or "no label")
 
 
 def _patches(bundle: Bundle, task: ClassifyImage, value: Any) -> story.Sequence:
     from PIL import Image
 
     config: Any = bundle.config.embedding  # type: ignore[union-attr]
-    high, wide = config.image[0] // config.patch[0], config.image[1] // config.patch[1]
+    high, wide = config.grid(config.image)
+    before = [story.Token(f"[{name}]", -1, special=True) for name in config.prefix]
     patches = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
     png = io.BytesIO()
     shape = config.image if config.channels == 1 else (*config.image, config.channels)
     pixels = task.image_processor.pixels(value, where="the input")
     Image.fromarray(pixels.reshape(shape)).save(png, "PNG")
-    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide)
-    return story.Sequence("image, by row and column", [story.Token("[class]", -1, special=True), *patches], picture)
+    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide, first=len(before))
+    return story.Sequence("image, by row and column", [*before, *patches], picture)
 
 
 def _tag(bundle: Bundle, task: Tag, value: Any) -> PreparedInput:
@@ -178,8 +241,7 @@ def _answer(bundle: Bundle, task: Answer, value: Any) -> PreparedInput:
         ]
         return story.Output("span", chosen, found["answer"] or "no answer in the text")
 
-    inputs = one_row(bundle, window.ids)
-    inputs["segments"] = torch.tensor([window.segments], device=bundle.device)
+    inputs = {**one_row(bundle, window.ids), **_segments(bundle, window.segments)}
     return PreparedInput(inputs, {"text": sequence}, read_output)
 
 

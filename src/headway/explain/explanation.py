@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.checkpoints import save_text
 from headway.explain.story import Story
 
 if TYPE_CHECKING:
@@ -32,10 +34,9 @@ class Explanation:
         return render(self.story)
 
     def save(self, path: str | Path) -> Path:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(self.html(), encoding="utf-8")
-        return target
+        """Write the page. A link is followed: the user has named it."""
+        save_text(os.path.realpath(path), self.html())
+        return Path(path)
 
     def draw(self, view: View | None = None, *, path: str | Path | None = None) -> Figure:
         """A figure: attention, alignment, positions or heads."""

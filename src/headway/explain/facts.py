@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headway.bundle import Bundle
 from headway.explain import story
 from headway.models.config import StackConfig
 from headway.models.protocol import Model
 
-NORM_PLACES = {"pre": "before", "post": "after"}
+NORM_PLACES = {
+    "pre": "before each part",
+    "post": "after each part",
+    "branch": "on what each part adds",
+    "both": "before each part and on what it adds",
+}
 
 
 def name_of(bundle: Bundle) -> str:
@@ -15,20 +22,25 @@ def name_of(bundle: Bundle) -> str:
 
 
 def kind_of(model: Model) -> story.Kind:
-    return "vision" if model.inputs == "image" else model.shape
+    return "vision" if model.inputs == "image" and model.shape == "encoder" else model.shape
 
 
 def facts(bundle: Bundle) -> list[tuple[str, str]]:
     model = bundle.model
     out = [("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}")]
-    for part in model.parts:
+    for part in (part for part in model.parts if part.model.config.stack.layers):
         out += _stack(part.model.config.stack, part.prefix.replace(".", " "))
-    if model.shape == "recurrent":
-        out.append(("hidden state", f"{model.config.hidden} numbers"))
-    if model.inputs == "image":
-        patches = model.config.embedding
-        out.append(("patches", f"{patches.count} of {patches.patch[0]} × {patches.patch[1]} pixels"))
-    else:
+    if not model.parts:
+        config = model.config
+        out.append(("cell", f"{config.cell}, {config.layers} layer{'s' * (config.layers > 1)}"))
+        out.append(("hidden state", f"{config.hidden} numbers"))
+    for part in model.parts:
+        front: Any = getattr(part.model.config, "embedding", None)
+        if hasattr(front, "patch"):
+            out.append(("patches", f"{front.count} of {front.patch[0]} × {front.patch[1]} pixels"))
+        elif hasattr(front, "convnet"):
+            out.append(("feature map", f"a vector for {front.stride} × {front.stride} pixels"))
+    if model.vocab_size is not None:
         out.append(("vocabulary", f"{model.vocab_size:,}"))
     return out
 
@@ -43,5 +55,5 @@ def _stack(config: StackConfig, side: str = "") -> list[tuple[str, str]]:
         (f"{side}width", str(block.width)),
         (f"{side}heads", heads),
         (f"{side}feed-forward", f"{block.feedforward.width} ({block.feedforward.activation})"),
-        (f"{side}norm", f"{block.norm.kind}, {NORM_PLACES[block.norm_place]} each part"),
+        (f"{side}norm", f"{block.norm.kind}, {NORM_PLACES[block.norm_place]}"),
     ]

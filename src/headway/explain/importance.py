@@ -33,18 +33,24 @@ class Target:
     position: int
 
 
-def target_of(output: story.Output, *, first: bool) -> Target | None:
-    """The next token after a text, or the first one of an answer; the label; the first tag that is not O; the start of
-    the span. None without logits."""
+def target_of(output: story.Output, *, first: int | None) -> Target | None:
+    """The next token after a text, or the one of row `first` of an answer; the label or number; the first tag that is
+    not O; the start of the span. None without logits."""
     if not output.rows:
         return None
-    row = output.rows[0 if first else -1] if output.kind == "next" else output.rows[0]
+    row = output.rows[-1 if first is None else first] if output.kind == "next" else output.rows[0]
     if output.kind == "tags":
         row = next((each for each in output.rows if _chosen(each) != "O"), row)
     assert row.chosen is not None
+    if output.kind == "labels":
+        return Target(_quoted(row.label), max(one.id for one in row.candidates), row.at or 0)
     if output.kind == "span":
         return Target(f"start at {_quoted(_chosen(row))}", 0, row.chosen)
-    where = "" if output.kind == "classes" else f" {'after' if output.kind == 'next' else 'at'} {_quoted(row.label)}"
+    where = (
+        ""
+        if output.kind in ("classes", "number")
+        else f" {'after' if output.kind == 'next' else 'at'} {_quoted(row.label)}"
+    )
     return Target(f"{_quoted(_chosen(row))}{where}", row.chosen, row.at or 0)
 
 

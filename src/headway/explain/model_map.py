@@ -20,7 +20,7 @@ class StackInfo:
     memory: str = ""  # the sequence its cross-attention attends to
 
     @property
-    def name(self) -> Literal["encoder", "decoder"]:
+    def name(self) -> Literal["encoder", "decoder", "denoiser"]:
         return self.part.name
 
     @property

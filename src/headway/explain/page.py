@@ -14,6 +14,7 @@ from importlib.resources import files
 from string import Template
 
 from headway.explain.story import Story
+from headway.printable import PROSE, printable
 
 SCRIPTS = (  # in loading order
     *("dom", "words", "format", "tensor", "maths", "colour", "tip", "table", "heat", "state", "section", "head"),
@@ -26,13 +27,18 @@ UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 def render(story: Story) -> str:
     script, style = _joined("js", SCRIPTS), _joined("css", STYLES)
-    title = story.title.encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
-    policy = (
+    title = printable(story.title, keep=PROSE)
+    return Template(_asset("page.html")).substitute(
+        policy=policy_of(), title=html.escape(title), style=style, script=script, story=_embedded(story.to_json())
+    )
+
+
+def policy_of() -> str:
+    """The content-security policy of every page."""
+    script, style = _joined("js", SCRIPTS), _joined("css", STYLES)
+    return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
-    )
-    return Template(_asset("page.html")).substitute(
-        policy=policy, title=html.escape(title), style=style, script=script, story=_embedded(story.to_json())
     )
 
 

@@ -4,7 +4,7 @@ and values of as many layers as still do, spread from the first to the last."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headway.errors import InputError
 from headway.explain.model_map import AttentionInfo
@@ -69,14 +69,14 @@ class Sizes:
         ]
 
 
-def select_layers(sizes: Sizes, requested: Sequence[int] | None, *, page: int = PAGE) -> Kept:
-    """Requested layers are kept in full; raises when they do not fit."""
+def select_layers(sizes: Sizes, requested: Sequence[int] | None, *, page: int = PAGE, most: int = MAX_TOKENS) -> Kept:
+    """Requested layers are kept in full; raises when they do not fit, or a sequence has more than `most` tokens."""
     budget = page - FRAME - sizes.candidates()
     count = 1 + max((each.layer for each in sizes.attentions), default=-1)
     requested = _checked(requested, count)
     order = [*requested, *(layer for layer in _spread(count) if layer not in requested)]
     first = requested or order[:1]
-    _check_length(sizes, order[:1], page)
+    _check_length(sizes, order[:1], page, limit=most)
     full = sum(map(sizes.vectors, first))
     quantized = sizes.weights(order, quantized=False) + full + sizes.embedding() > budget
     left = budget - sizes.weights(first, quantized=quantized)
@@ -116,15 +116,15 @@ def _spread(count: int) -> list[int]:
     return list(dict.fromkeys(order))
 
 
-def _check_length(sizes: Sizes, layer: Sequence[int], page: int) -> None:
+def _check_length(sizes: Sizes, layer: Sequence[int], page: int, *, limit: int) -> None:
     """Raises when the quantized weights of one layer do not fit; the message has the longest length that does."""
 
     def size(most: int) -> float:
-        short = Sizes(sizes.attentions, {name: min(length, most) for name, length in sizes.lengths.items()}, {})
+        short = replace(sizes, lengths={name: min(length, most) for name, length in sizes.lengths.items()}, widths={})
         return FRAME + short.candidates() + short.weights(layer, quantized=True)
 
     longest = max(sizes.lengths.values())
-    most = min(longest, MAX_TOKENS)
+    most = min(longest, limit)
     while most > 1 and size(most) > page:
         most -= 1
     if most < longest:

@@ -13,8 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["decoder", "encoder", "encoder-decoder", "recurrent", "vision"]
+Kind = Literal[
+    "decoder", "encoder", "encoder-decoder", "vision", "flow", "detector", "bilm",
+    "recurrent", "recurrent-encoder", "recurrent-decoder",
+]  # fmt: skip
 UINT16_MAX = 65535
+AttentionKind = Literal["self", "cross", "additive", "multiplicative"]
 PositionKind = Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"]
 
 
@@ -35,12 +39,13 @@ class Token:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image whose patches are the tokens, from token `first` on, row by row."""
+    """An image whose patches are the tokens, from token `first` on, row by row; or a spectrogram, whose columns are."""
 
     png: str  # base64
     rows: int
     columns: int
     first: int = 1
+    kind: Literal["image", "sound"] = "image"
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Attention:
     name: str  # the module's path, e.g. decoder.stack.blocks.0.attention
     stack: str
     layer: int
-    kind: Literal["self", "cross", "additive"]
+    kind: AttentionKind
     queries: str  # names of sequences
     keys: str
     causal: bool
@@ -125,7 +130,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Output:
-    kind: Literal["next", "classes", "tags", "span", "fill", "vector"]
+    kind: Literal["next", "classes", "labels", "number", "tags", "span", "fill", "vector", "picture", "objects"]
     rows: list[Row]
     answer: str
     vector: np.ndarray | None = None  # (width,): the sentence embedding

@@ -27,7 +27,12 @@ def taps(stack: StackInfo, attentions: Sequence[AttentionInfo], kept: Kept) -> l
     names = [f"{stack.prefix}embedding.{part}" for part in _embedding_taps(stack.model)]
     for block, _ in stack.blocks:
         names += [f"{block}.{part}.{end}" for part in _residuals(stack) for end in ("branch", "stream")]
-    for each in (each for each in attentions if each.stack == stack):
+    return names + attention_taps([each for each in attentions if each.stack == stack], kept)
+
+
+def attention_taps(attentions: Sequence[AttentionInfo], kept: Kept) -> list[str]:
+    names = []
+    for each in attentions:
         if each.layer in kept.weights:
             names.append(f"{each.name}.weights")
         if each.layer in kept.vectors:
@@ -44,11 +49,16 @@ def array(values: Tensor) -> np.ndarray:
 
 def embedding(stack: StackInfo, recorded: Recorded, contexts: Contexts) -> story.Embedding:
     module, prefix = stack.model.embedding, f"{stack.prefix}embedding."
-    result = recorded[prefix + "sum"][0][0]  # (token, width)
+    result = recorded[prefix + "sum"][-1][0]  # (token, width)
     position = _position(stack, contexts)
     if stack.model.inputs == "image":
-        token = torch.cat([module.first[0], recorded[prefix + "patch"][0][0]])
+        token = torch.cat([*(token[0] for token in module.prefix()), recorded[prefix + "patch"][0][0]])
         position = story.Position("learned", array(module.positions[0]))
+    elif stack.model.inputs == "audio":
+        token = recorded[prefix + "frames"][0][0]
+        if module.positions is not None:
+            table = array(module.positions)
+            position = story.Position("sinusoidal", table[: len(token)], pattern=table[:PATTERN_POSITIONS])
     else:
         token = recorded[prefix + "token"][0][0] * module.scale
         if module.positions is not None:
@@ -71,6 +81,8 @@ def _also(module: nn.Module) -> list[Literal["segment", "norm"]]:
 def _embedding_taps(model: Any) -> list[str]:
     if model.inputs == "image":
         return ["patch", "sum"]
+    if model.inputs == "audio":
+        return ["frames", "sum"]
     return ["token", "sum"] + ([] if model.embedding.positions is None else ["position"])
 
 
@@ -92,10 +104,10 @@ def _position(stack: StackInfo, contexts: Contexts) -> story.Position:
 
 
 def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.Attention:
-    weights = recorded[f"{layer.name}.weights"][0][0]  # (head, query, key)
+    weights = recorded[f"{layer.name}.weights"][-1][0]  # (head, query, key), of the last pass through the layer
     queries, keys = weights.shape[1:]
     full = layer.layer in kept.vectors
-    vectors = {part: recorded[f"{layer.name}.{part}"][0] for part in VECTORS} if full else {}
+    vectors = {part: recorded[f"{layer.name}.{part}"][-1] for part in VECTORS} if full else {}
     context = contexts[layer.name]
     bias = layer.module.bias(vectors["q"], vectors["k"], context) if full else None
     mask = layer.module.mask(context).tensor(queries, keys, weights.device)
@@ -124,11 +136,11 @@ def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept
 
 def stream(stack: StackInfo, recorded: Recorded) -> Iterator[story.Part]:
     """Norms of the stream after each part and of what the part adds, and the cosine between before and after."""
-    before = recorded[f"{stack.prefix}embedding.sum"][0][0].float()  # (token, width)
+    before = recorded[f"{stack.prefix}embedding.sum"][-1][0].float()  # (token, width)
     yield story.Part(stack.name, -1, "embedding", stack.sequence, stream=_norms(before))
     for layer, (block, _) in enumerate(stack.blocks):
         for residual in _residuals(stack):
-            branch, after = (recorded[f"{block}.{residual}.{end}"][0][0].float() for end in ("branch", "stream"))
+            branch, after = (recorded[f"{block}.{residual}.{end}"][-1][0].float() for end in ("branch", "stream"))
             yield story.Part(
                 stack.name,
                 layer,

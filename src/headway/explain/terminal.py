@@ -11,6 +11,7 @@ from rich.text import Text
 
 from headway.explain import story
 from headway.explain.views import chosen, shown_layer, texts
+from headway.printable import printable
 
 SHADES = " ░▒▓█"
 RAMP = ("grey50", "steel_blue", "dodger_blue2", "deep_sky_blue3", "orange3", "dark_orange")  # on black and on white
@@ -20,6 +21,7 @@ BAR_WIDTH = 24
 CAPTIONS = {  # by the kind of the output
     "next": "next token after “{}”",
     "classes": "class",
+    "labels": "label “{}”",
     "tags": "tag of “{}”",
     "span": "{} of the answer",
     "fill": "token at “{}”",
@@ -40,12 +42,7 @@ def show(explained: story.Story, console: Console | None = None) -> None:
         label = "output   " if "target" in explained.sequences else "continued "
         out.print(Text(label) + _coloured([step.text for step in explained.generation.steps]))
     for line in explained.note:
-        out.print(Text(line, style="dim"))
-
-
-def printable(text: str) -> str:
-    """Escapes control characters and bidirectional marks, so that a token cannot control the terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+        out.print(Text(printable(line), style="dim"))
 
 
 def _tokens(sequence: story.Sequence) -> Text:
@@ -102,7 +99,7 @@ def _cell(text: str) -> Text:
 
 def _output(output: story.Output, row: story.Row | None, out: Console) -> None:
     out.print(Text("answer   ") + Text(printable(output.answer), style="bold green"))
-    if row is None:
+    if row is None or output.kind == "number":
         return
     out.print(Text(CAPTIONS[output.kind].format(printable(row.label))))
     table = Table(box=None, padding=(0, 1))

@@ -15,10 +15,10 @@ HOW_TO_SHORTEN = "show a part of it with --first N or --last N (first=, last= in
 class NoTruncation(TruncationCounter):
     """Raises where the base class would truncate."""
 
-    def apply(self, ids: list[int], limit: int, *, part: str, where: str, last: int | None = None) -> list[int]:
-        if len(ids) > limit:
-            raise InputError(f"the {part} has {len(ids):,} tokens, the model takes {limit:,}; {HOW_TO_SHORTEN}")
-        return ids
+    def exceeds(self, length: int, limit: int, *, part: str, where: str) -> bool:
+        if length > limit:
+            raise InputError(f"the {part} has {length:,} tokens, the model takes {limit:,}; {HOW_TO_SHORTEN}")
+        return False
 
 
 def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str] = ()) -> list[Token]:
@@ -33,7 +33,10 @@ def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str]
             at = start + len(found)
             strings[start:at] = _substrings(text, spans, strings[start:at])
     special = frozenset() if tokenizer is None else tokenizer.special_ids
-    return [Token(text, index, index in special) for text, index in zip(strings, ids, strict=True)]
+    return [
+        Token(text, index if isinstance(index, int) else 0, index in special)  # a word of characters has no id
+        for text, index in zip(strings, ids, strict=True)
+    ]
 
 
 def token_strings(tokenizer: Tokenizer | None, ids: Sequence[int]) -> list[str]:
@@ -41,7 +44,9 @@ def token_strings(tokenizer: Tokenizer | None, ids: Sequence[int]) -> list[str]:
     if tokenizer is None:
         return [str(index) for index in ids]
     known = len(tokenizer)
-    return [tokenizer.tokens([index])[0] if index < known else f"#{index}" for index in ids]
+    return [
+        tokenizer.tokens([index])[0] if not isinstance(index, int) or index < known else f"#{index}" for index in ids
+    ]
 
 
 def truncate(tokenizer: Tokenizer, text: str, *, first: int | None = None, last: int | None = None) -> str:

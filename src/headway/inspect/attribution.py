@@ -23,7 +23,7 @@ from headway.inspect.parts import eval_mode, output_part
 from headway.inspect.record import record
 from headway.layers.attention import Attention
 from headway.layers.block import Residual
-from headway.layers.norms import BatchNorm
+from headway.layers.norms import BatchNorm, RMSNorm
 from headway.models.heads import pool
 from headway.models.protocol import Model, Part
 
@@ -59,6 +59,11 @@ def attribute(
     prefix = part.prefix
     if part.model.head is None:
         raise InputError("the model has no head, so there is no logit to attribute; load it with one")
+    if not is_sum(part):
+        raise InputError(
+            "direct logit attribution needs one residual stream: this model has a convolution beside its blocks, or "
+            "runs its last block again with positions"
+        )
     taps = [f"{prefix}stack.blocks.*.{tap}" for tap in ("z", "branch", "stream")]
     with eval_mode(model), record(model, [f"{prefix}embedding.sum", *taps]) as recorded:
         output = model(**inputs)
@@ -72,6 +77,11 @@ def attribute(
     path.through_head(head, hidden[head.positions])
     path.through_stack(part.model)
     return Attribution(value, path.parts[::-1])
+
+
+def is_sum(part: Part) -> bool:
+    """Whether all that leads to the logits is added to one stream by the blocks, each of which runs once."""
+    return part.model.stack.convolution is None and getattr(part.model, "mask_decoder", None) is None
 
 
 class _BackwardPath:
@@ -94,7 +104,7 @@ class _BackwardPath:
     def through_head(self, head: _LinearHead, hidden: Tensor) -> None:  # hidden: (position, width)
         self.gradient = torch.ones_like(head.pooling[0])
         self.add_bias(head.name, head.bias)
-        self.gradient = head.row.double()  # (width)
+        self.gradient = head.row.double()
         if head.dense is not None and head.activation is not None:
             weight, bias = _affine(head.dense, hidden)
             x = (head.pooling @ hidden.double()) @ weight + bias
@@ -121,19 +131,23 @@ class _BackwardPath:
             if residual.post:
                 self.through_norm(f"{name}_residual.norm", residual.norm, before.double() + branch)
             if isinstance(module, Attention):
-                self.add_heads(name, module)
+                self.add_heads(name, module, residual.branch_norm)
             else:
                 self.add(name, branch)
         self.add("embedding", streams[0])
 
-    def add_heads(self, name: str, attention: Attention) -> None:
+    def add_heads(self, name: str, attention: Attention, branch_norm: nn.Module | None) -> None:
         z = self.values[f"{self.prefix}{name}.z"]  # (head, position, head_size)
         separate = torch.eye(len(z), dtype=z.dtype, device=z.device)[:, None, :, None] * z.transpose(0, 1)
         bias = attention.output(torch.zeros_like(z[0, 0]).repeat(len(z)))
         outputs = attention.output(separate.flatten(2)).double() - bias  # (head, position, width)
+        stream = self.gradient
+        if branch_norm is not None:
+            self.through_norm(f"{name}_residual.branch_norm", branch_norm, outputs.sum(0) + bias)
         self.add_bias(f"{name}.output", bias)
         for head in reversed(range(len(z))):
             self.add(name, outputs[head], head=head)
+        self.gradient = stream
 
     def through_norm(self, name: str, norm: nn.Module, x: Tensor) -> None:
         """A norm with its scale frozen at that of `x` is linear."""
@@ -143,10 +157,11 @@ class _BackwardPath:
             self.add_bias(name, norm.bias - norm.running_mean * scale)
             self.gradient = self.gradient * scale
             return
-        assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+        assert isinstance(norm, nn.LayerNorm | RMSNorm)
         self.add_bias(name, getattr(norm, "bias", None))
-        if norm.weight is not None:
-            self.gradient = self.gradient * norm.weight
+        weight = norm.scale if isinstance(norm, RMSNorm) else norm.weight
+        if weight is not None:
+            self.gradient = self.gradient * weight
         if isinstance(norm, nn.LayerNorm):  # the mean is removed from every contribution
             self.gradient = self.gradient - self.gradient.mean(-1, keepdim=True)
             x = x - x.mean(-1, keepdim=True)
@@ -162,7 +177,7 @@ class _LinearHead:
     name: str
     positions: Tensor  # of the hidden states with a pooling weight above zero
     pooling: Tensor  # (position), the weight of each
-    row: Tensor  # (width)
+    row: Tensor  # (width), or (position, width) where each position has a projection of its own
     bias: Tensor | None
     dense: nn.Module | None = None
     activation: Callable[[Tensor], Tensor] | None = None
@@ -189,14 +204,20 @@ def _linear_head(part: Part, length: int, token: int, *, position: int, mask: Te
         made = build(each[position], table, head.bias, head.dense, head.activation, head.norm)
         return replace(made, row=made.row * head.scale)
     if kind == "token":
-        return build(each[position], head.project.weight, head.project.bias)
-    if kind == "classify":
+        project = head.project
+        return build(each[position], project.weight, project.bias, head.dense, head.activation, head.norm)
+    if kind == "classify" and head.distilled is not None:  # the first token's logits and the second's, averaged
+        both = (head.project, head.distilled)
+        made = build((each[0] + each[1]) / 2, head.project.weight, None)
+        bias = None if head.project.bias is None else sum(layer.bias[token] for layer in both) / 2
+        return replace(made, row=torch.stack([layer.weight[token] for layer in both]), bias=bias)
+    if kind == "classify" and head.pool != "late":
         pooling, project = pool(each[None], mask, head.pool)[0], head.project
-        return build(pooling, project.weight, project.bias, head.dense, head.activation)
+        return build(pooling, project.weight, project.bias, head.dense, head.activation, head.norm)
     if kind == "pooler" and head.next_sentence is not None:
         pooling, project = pool(each[None], mask, "first")[0], head.next_sentence
         return build(pooling, project.weight, project.bias, head.dense, head.activation)
-    raise InputError(f"{type(head).__name__} gives no logits to attribute")
+    raise InputError(f"{type(head).__name__} gives no logits of one vector to attribute")
 
 
 def _affine(dense: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:

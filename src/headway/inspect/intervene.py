@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.inspect.parts import Names, attentions_of, check_fired, match_names, taps_of, unique
-from headway.layers.recurrent import AdditiveAttention
+from headway.layers.recurrent import AdditiveAttention, MultiplicativeAttention
 
 Change = Callable[[Tensor], Tensor]
 
@@ -121,7 +121,7 @@ def _hook(name: str, change: Change, fired: set[str]) -> Any:
 
 
 def _check_replaceable(model: nn.Module, name: str) -> None:
-    if isinstance(model.get_submodule(name.rpartition(".")[0]), AdditiveAttention):
+    if isinstance(model.get_submodule(name.rpartition(".")[0]), AdditiveAttention | MultiplicativeAttention):
         raise InputError(f"{name} can be recorded but not replaced: the value is used before the tap")
 
 

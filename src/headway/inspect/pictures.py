@@ -4,6 +4,7 @@ PNG, SVG or PDF."""
 from __future__ import annotations
 
 import math
+import os
 import textwrap
 import warnings
 from collections.abc import Sequence
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.files import atomic_write, disk_errors
+from headway.printable import printable
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEQUENTIAL = "viridis"  # perceptually uniform, safe for colour blindness
 DIVERGING = "PuOr"  # for signed values
 TITLE_CHARACTERS = 12  # per inch
+LABEL_CHARACTERS = 24
 
 
 def draw_alignment(
@@ -116,29 +121,104 @@ def draw_heads(
     return _finished(figure, title, path)
 
 
+def draw_confusion(
+    counts: np.ndarray,  # (label, predicted label)
+    *,
+    labels: Sequence[str],
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """How often each label (row) is predicted as each label (column); colours are shares of the row."""
+    side = 0.5 * len(labels)
+    figure = _figure(2.6 + side, 2.0 + side)
+    axes = figure.subplots()
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap=SEQUENTIAL, vmin=0.0, vmax=1.0)
+    names = [_short(label) for label in labels]
+    _ticks(axes, columns=names, rows=names, show_spaces=False)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("label")
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        colour = "black" if shares[row, column] > 0.6 else "white"
+        axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, ax=axes, label="share of the label's examples", shrink=0.7)
+    return _finished(figure, title, path)
+
+
+def draw_mistakes(
+    images: Sequence[np.ndarray],  # each (height, width, 3)
+    captions: Sequence[str],
+    *,
+    path: str | Path | None = None,
+    across: int = 6,
+) -> Figure:
+    """A sheet of pictures, each with its caption above it."""
+    across = max(1, min(across, len(images)))
+    high = -(-len(images) // across)
+    figure = _figure(1.7 * across, 0.4 + 1.95 * high)
+    grid = figure.subplots(high, across, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, image, caption in zip(grid.flat, images, captions, strict=False):
+        axes.imshow(image, interpolation="nearest")
+        axes.set_title(plain("\n".join(textwrap.wrap(caption, 22)[:3])), fontsize=7)
+    return _finished(figure, "", path)
+
+
+def draw_points(
+    points: np.ndarray,  # (point, 2)
+    *,
+    labels: Sequence[str],
+    groups: Sequence[int] | None = None,  # points of a group have one colour
+    path: str | Path | None = None,
+    title: str = "",
+) -> Figure:
+    """Labelled points of a plane."""
+    figure = _figure(9.0, 7.0)
+    axes = figure.subplots()
+    axes.scatter(points[:, 0], points[:, 1], c=[0] * len(points) if groups is None else groups, cmap="tab10", s=14)
+    for (x, y), label in zip(points, labels, strict=True):
+        axes.annotate(plain(label), (x, y), xytext=(3, 3), textcoords="offset points", fontsize=8)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.margins(0.12, 0.05)  # so that the labels fit
+    return _finished(figure, title, path)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LABEL_CHARACTERS else label[: LABEL_CHARACTERS - 1] + "…"
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(min(width, 40.0), min(height, 40.0)), layout="constrained")
 
 
-def _ticks(axes: Any, *, columns: Sequence[str], rows: Sequence[str], size: int = 9) -> None:
+def _ticks(axes: Any, *, columns: Sequence[str], rows: Sequence[str], size: int = 9, show_spaces: bool = True) -> None:
     shown = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": size}
-    axes.set_xticks(range(len(columns)), [_visible(token) for token in columns], **shown)
-    axes.set_yticks(range(len(rows)), [_visible(token) for token in rows], fontsize=size)
+    axes.set_xticks(range(len(columns)), [_visible(text, spaces=show_spaces) for text in columns], **shown)
+    axes.set_yticks(range(len(rows)), [_visible(text, spaces=show_spaces) for text in rows], fontsize=size)
 
 
-def _visible(token: str) -> str:
-    """Makes white space visible and escapes matplotlib's math mode."""
-    return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥").replace("$", r"\$") or "∅"
+def _visible(text: str, *, spaces: bool) -> str:
+    """Makes white space visible, escapes control characters and matplotlib's math mode."""
+    text = text.replace(" ", "␣") if spaces else text
+    return plain(text.replace("\n", "⏎").replace("\t", "⇥")) or "∅"
+
+
+def plain(text: str) -> str:
+    """Text for a figure: without characters that act on how it is drawn, and without matplotlib's math mode."""
+    return printable(text, keep="\n").replace("$", r"\$")
 
 
 def _finished(figure: Figure, title: str, path: str | Path | None) -> Figure:
     if title:
         lines = textwrap.wrap(title, max(20, int(TITLE_CHARACTERS * figure.get_figwidth())))
-        figure.suptitle("\n".join(lines).replace("$", r"\$"), fontsize=10)
+        figure.suptitle(plain("\n".join(lines)), fontsize=10)
     if path is not None:
-        with warnings.catch_warnings():
+        path = Path(os.path.realpath(path))
+        with disk_errors(path, 100_000), atomic_write(path) as partial, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # a character that the font lacks is drawn as a box
-            figure.savefig(path, dpi=150)
+            figure.savefig(partial, dpi=150, format=path.suffix.lstrip(".").lower() or "png")
     return figure

@@ -17,7 +17,7 @@ from headway.inspect.parts import Names, attentions_of, check_fired, match_names
 from headway.layers.attend import take
 from headway.layers.attention import Attention
 from headway.layers.context import Context
-from headway.layers.recurrent import AdditiveAttention
+from headway.layers.recurrent import AdditiveAttention, MultiplicativeAttention
 from headway.layers.tap import Tap
 
 LIMIT = 2 * 1024**3  # bytes
@@ -112,7 +112,7 @@ class _Selection:
         self.used = False
 
     def check(self, owner: nn.Module, name: str) -> None:
-        if not isinstance(owner, Attention | AdditiveAttention):
+        if not isinstance(owner, Attention | AdditiveAttention | MultiplicativeAttention):
             return
         self.used = True
         count = owner.heads if isinstance(owner, Attention) else 1
@@ -137,7 +137,7 @@ class _Selection:
         """The selected part of a tap's value."""
         if isinstance(owner, Attention) and name.endswith((".k", ".v")):
             return take(value, self.kv_heads(owner), None)
-        if isinstance(owner, Attention | AdditiveAttention):
+        if isinstance(owner, Attention | AdditiveAttention | MultiplicativeAttention):
             return take(value, self.heads, self.rows(value.shape[2], name))
         return value
 

@@ -9,7 +9,7 @@ function buildByHand(body) {
   };
   const show = keeping(place, kind, () => {
     const attention = current();
-    words.replaceChildren(...prose(attention.kind === "additive" ? WORDS.additive : WORDS.byhand));
+    words.replaceChildren(...prose(WORDS[attention.kind] ?? WORDS.byhand));
     formula.textContent = formulaOf(attention);
     return attention.q && attention.k && attention.v ? byHand() : weightsOnly();
   });
@@ -38,7 +38,8 @@ const isRoot = ({ scale, q }) => !q || Math.abs(scale - 1 / Math.sqrt(q.shape[2]
 const isMasked = (attention) => tensor(attention.mask).values.some((may) => !may);
 
 function formulaOf(attention) {
-  if (attention.kind === "additive") return WORDS.additiveFormula;
+  const older = WORDS[`${attention.kind}Formula`];
+  if (older) return older;
   const scale = isRoot(attention) ? " / √dₖ" : attention.scale === 1 ? "" : ` × ${number(attention.scale)}`;
   const added = [attention.bias && " + bias", isMasked(attention) && " + mask"].filter(Boolean).join("");
   return `Attention(Q, K, V) = softmax(Q Kᵀ${scale}${added}) V`;
@@ -77,7 +78,7 @@ function weightsOnly() {
   const cells = keyTexts.map((_, key) => recordedCell(key));
   const rows = keyTexts.map((text, key) => keyRow(text, key, cells[key]));
   const select = oneOf(rows, "aria-selected");
-  const why = current().kind === "additive" ? [] : prose(WORDS.notKept);
+  const why = WORDS[current().kind] ? [] : prose(WORDS.notKept);
   const show = () => {
     recordedWeights().forEach((value, key) => cells[key].show(value, 1, fixed(value, 4)));
     select(chosen.key);

@@ -1,7 +1,7 @@
 // Step 2: ids → vectors, and positions.
 
 function buildEmbedding(body) {
-  body.append(...prose(pictured() ? WORDS.patchEmbedding : WORDS.embedding));
+  body.append(...prose(sounding() ? WORDS.soundEmbedding : pictured() ? WORDS.patchEmbedding : WORDS.embedding));
   const explained = new Set(); // kinds of position whose text is on the page already
   const redraws = story.embedding.map((embedding) => oneEmbedding(body, embedding, explained)).filter(Boolean);
   return () => redraws.forEach((redraw) => redraw());
@@ -17,7 +17,8 @@ function oneEmbedding(body, embedding, explained) {
     return figure(name, matrix.shape.join(" × "), map, legend("signed", most));
   };
   if (story.embedding.length > 1) body.append(heading(story.sequences[sequence].label));
-  const name = pictured() ? "patch embedding" : "token embedding";
+  const image = story.sequences[sequence].picture;
+  const name = image?.kind === "sound" ? "sound embedding" : image ? "patch embedding" : "token embedding";
   body.append(strip(name, token));
   if (!explained.has(position.kind)) body.append(...prose(!explained.size && WORDS.order, WORDS.positions[position.kind]));
   explained.add(position.kind);

@@ -91,11 +91,13 @@ function oneHead(body) {
     cell: squareCell(body, keyTexts.length, paired ? 2 : 1),
     pick: (query, key) => choose({ query, key }),
   });
-  const [drawn, scale] = [lines(queryTexts, keyTexts), el("div")];
+  const [drawn, scale] = [keyTexts.length <= MANY_TOKENS && lines(queryTexts, keyTexts), el("div")];
   const [title, says, caption] = [heading("", "large-name"), el("p", { class: "prose" }), new Text()];
   const image = story.sequences[attention.keys].picture;
+  const drawing = !image && story.sequences[attention.queries].picture; // patches that attend to words
   const onImage = el("div");
-  const across = attention.kind !== "self" && queryTexts.length > 1 && alignment(body, queryTexts, keyTexts);
+  const aligned = attention.kind !== "self" && story.output?.kind !== "objects";
+  const across = aligned && queryTexts.length > 1 && alignment(body, queryTexts, keyTexts);
   const show = () => {
     const weights = weightsOf();
     const name = headName(current());
@@ -108,8 +110,14 @@ function oneHead(body) {
     map.show({ matrix: weights, mask, most, shape: current().weights.shape, label: `weights of ${name}` });
     scale.replaceChildren(legend("weight", most));
     map.choose(chosen.query, chosen.key);
-    drawn.show(weights);
+    drawn?.show?.(weights);
     across?.show?.();
+    if (drawing) {
+      const [patches, keys] = weights.shape;
+      const toKey = range(patches).map((query) => weights.values[query * keys + chosen.key]);
+      const named = el("p", { class: "caption", dir: "auto" }, "weight on ", word(tokensOf(current().keys)[chosen.key].text));
+      onImage.replaceChildren(picture(drawing, toKey), named);
+    }
     if (!image) return;
     const patches = recordedWeights().slice(image.first, image.first + image.rows * image.columns);
     onImage.replaceChildren(picture(image, patches));
@@ -117,12 +125,13 @@ function oneHead(body) {
   const nodes = [
     title,
     says,
-    image && figure("on the image", WORDS.onImage, onImage),
+    image && figure(image.kind === "sound" ? "on the spectrogram" : "on the image", WORDS.onImage, onImage),
+    drawing && figure("on the picture", WORDS.onDrawing, onImage),
     el(
       "div",
       { class: paired ? "pair" : null },
       figure("weights", caption, map, scale),
-      figure("lines", WORDS.lines, drawn),
+      drawn && figure("lines", WORDS.lines, drawn),
     ),
     across,
   ];

@@ -9,8 +9,10 @@ function buildOutput(body) {
   const writes = output.kind === "next";
   let shown = Math.max(0, rows.indexOf(answering()));
   const place = el("div");
-  const draw = () => rows.length && place.replaceChildren(...candidates(rows[shown], output.kind));
+  const listed = rows.length && output.kind !== "number";
+  const draw = () => listed && place.replaceChildren(...candidates(rows[shown], output.kind));
   body.append(...prose(WORDS.output[output.kind]));
+  if (output.kind === "picture") body.append(picture(story.sequences.target.picture));
   if (output.vector) body.append(vector(tensor(output.vector)));
   if (rows.length > 1)
     body.append(
@@ -29,7 +31,7 @@ function buildOutput(body) {
 
 function rowChoice(output, shown, press) {
   const buttons = output.rows.map((row, i) => {
-    const tag = output.kind === "tags" && el("small", { dir: "auto", text: taken(row)?.text ?? "" });
+    const tag = ["tags", "labels"].includes(output.kind) && el("small", { dir: "auto", text: taken(row)?.text ?? "" });
     const go = () => {
       press(i);
       mark(i);
@@ -45,6 +47,7 @@ const CAPTIONS = {
   next: (label) => ["Next token after ", word(label)],
   span: (label) => [`The ${label} of the answer`],
   classes: () => ["Class"],
+  labels: (label) => ["Label ", word(label)],
   fill: (label) => ["Token at ", word(label)],
 };
 

@@ -2,7 +2,7 @@
 
 const tokensOf = (name) => story.sequences[name]?.tokens ?? [];
 const texts = (name) => tokensOf(name).map((token) => visible(token.text));
-const KINDS = { self: "self-attention", cross: "cross-attention", additive: "attention" };
+const KINDS = { self: "self-attention", cross: "cross-attention", additive: "attention", multiplicative: "attention" };
 
 function layerName(attention) {
   const stacks = new Set(story.attention.map((each) => each.stack));
@@ -15,7 +15,9 @@ function layerName(attention) {
   return parts.filter(Boolean).join(" · ");
 }
 
+const MANY_TOKENS = 600; // with more, what has a row for each of them is scrolled, and lines are left out
 const pictured = () => Object.values(story.sequences).some((sequence) => sequence.picture);
+const sounding = () => Object.values(story.sequences).some((sequence) => sequence.picture?.kind === "sound");
 const manyHeads = () => story.attention.length > 1 || story.attention[0].heads > 1;
 const headName = (attention) => (manyHeads() ? `${layerName(attention)}, head ${chosen.head}` : "the one head");
 
@@ -30,11 +32,13 @@ function firstChoice() {
   const kept = (attention) => attention.q !== null;
   const cross = (attention) => kept(attention) && attention.kind === "cross";
   const ranked = (story.heads ?? []).map((each) => [story.attention.findIndex((a) => a.name === each.name), each.head]);
+  const firstOf = (test) => range(story.attention.length).find((layer) => test(story.attention[layer]));
   const best = (test) => ranked.find(([layer]) => layer >= 0 && test(story.attention[layer]));
-  const [layer, head] = best(cross) ?? best(kept) ?? [Math.max(0, story.attention.findIndex(kept)), 0];
+  const [layer, head] = best(cross) ?? best(kept) ?? [firstOf(cross) ?? firstOf(kept) ?? 0, 0];
   const attention = story.attention[layer];
   const middle = Math.floor(tokensOf(attention.queries).length / 2);
-  choose({ layer, head, query: (story.sequences.target ? null : answering()?.at) ?? middle });
+  const first = story.sequences.target && story.output?.kind !== "objects" ? null : answering()?.at;
+  choose({ layer, head, query: first ?? middle });
 }
 
 const taken = (row) => row.candidates.find((each) => each.id === row.chosen) ?? row.candidates[0];

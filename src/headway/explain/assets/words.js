@@ -14,20 +14,30 @@ const WORDS = {
   press: "Press one to follow it.",
   special: "special token, not part of the text",
 
-  patches: `A vision transformer splits the image into **patches**, and each patch is a token: its pixels, multiplied by one
-    matrix, are its vector.`,
+  vectors: `A convolutional network, or one linear layer for each patch, turns the picture into a grid of vectors. They are
+    what the queries of the detector attend to.`,
+  queries: `Each query finds one object, or none. These are the queries that found one; their numbers are those of the boxes in
+    the picture. Press one to see, below, which parts of the picture it attends to.`,
+  patches: `A vision transformer splits the image into **patches**, and each patch is a token. One matrix, or a few
+    convolutions that also see its surroundings, make a vector of its pixels.`,
+
+  frames: `The sound becomes a **spectrogram**: time runs to the right, frequency upwards, and bright is loud.
+    Convolutions join a few neighbouring columns into one vector, and each of these vectors is a token of the encoder,
+    named by the time at which it begins.`,
 
   embedding: `Each id selects one row of the **embedding table**: a vector that was learned for that token. Tokens that
     are used alike have similar rows. Orange is above zero, blue below, faint near zero.`,
-  patchEmbedding: `The pixels of each patch, multiplied by one learned matrix, are its vector; the class token in front has
-    a learned vector of its own. Orange is above zero, blue below, faint near zero.`,
+  patchEmbedding: `The pixels of each patch become its vector; a class token in front, where there is one, has a learned
+    vector of its own. Orange is above zero, blue below, faint near zero.`,
+  soundEmbedding: `The vectors of the sound are what the convolutions make of the spectrogram; each id of the text
+    selects one row of the **embedding table**. Orange is above zero, blue below, faint near zero.`,
   order: `Attention without a mask does not depend on order: permute the tokens, and the results are permuted alike.`,
   positions: {
     sinusoidal: `So to every row a fixed pattern of sines and cosines is **added**. Each pair of columns is a wave:
       the first oscillate quickly with the position, the last slowly, like the hands of a clock. No two
       positions have the same pattern, and a step of the same length is the same rotation wherever it starts.`,
     learned: `So to every row a second row is **added**, one for its position. These were learned like the embeddings:
-      position 3 has the same row in every text.`,
+      position 3 has the same row in every input.`,
     rotary: `This model adds nothing here. Instead every attention layer **rotates** its queries and keys, two
       dimensions at a time, by an angle that grows with the position (rotary position embedding).`,
     relative: `This model adds nothing here. Instead attention adds to each score a learned bias that depends on the
@@ -62,6 +72,11 @@ const WORDS = {
     network with both as inputs. **Softmax** turns the scores into weights that sum to one, and the weighted sum of the
     states is the context vector, an input of the decoder.`,
   additiveFormula: "weights = softmax(vᵀ tanh(W s + U h)),  context = weights · h",
+  multiplicative: `This is the older, multiplicative attention (Luong 2015). At each step the decoder compares its new state
+    s with the encoder's state h of every source token: the score is a dot product, after h has been multiplied by a
+    learned matrix. **Softmax** turns the scores into weights that sum to one, and the weighted sum of the states is the
+    context vector, from which the token is predicted.`,
+  multiplicativeFormula: "weights = softmax(sᵀ W h),  context = weights · h",
   notKept: `The queries, keys and values of this layer are not on the page, to keep it small; its weights are. Choose
     another layer above, or make the page again with this layer (\`--layers\`).`,
   product: `Multiply them number by number. Where both have the same sign the term is above zero, a match; where they
@@ -90,6 +105,8 @@ const WORDS = {
   oneHead: `There is one head here. Rows are queries, columns keys, and a stronger colour is more weight.`,
   rows: "each row is one query and sums to one",
   onImage: "the weights of the chosen query; dark is little weight",
+  onDrawing: `how much each patch attends to the chosen word; dark is little weight. Press another word of the caption
+    to see it.`,
   lines: `from each query on the left to the keys on the right: the stronger the line, the more weight.
     Press a token on the left to see its lines.`,
   alignment: `target tokens are rows, source tokens columns. A diagonal means the same word order; a crossing means that the
@@ -123,10 +140,19 @@ const WORDS = {
       probabilities.`,
     classes: `One pooled vector represents the whole input. A last matrix gives each class a logit, softmax turns the
       logits into probabilities, and the best one is the answer.`,
+    labels: `One pooled vector represents the whole input. A last matrix gives each label a logit, and the logistic function,
+      which is the softmax of the logit and 0, turns each into a probability of its own. The labels above the model's
+      threshold are the answer. Press a label to see its logit.`,
+    number: `One pooled vector represents the whole input. Its dot product with one last vector, plus a bias, is the answer.`,
     tags: `Each token's last vector gives a logit for each tag, and softmax turns them into probabilities. Press a token
       to see its logits.`,
     span: `Each token gets two logits: does the answer start here, does it end here? The answer is the span with the
       largest sum of the two; the first token, which is not in the text, means “no answer”.`,
+    objects: `Each query's last vector gives a box and a logit for each class. The logistic function turns a logit into a
+      score; where “no object” is a class of its own, softmax does. The objects whose score reaches the model's threshold are
+      the answer. Press one to see its logits.`,
+    picture: `Each patch's last vector gives the velocity of its pixels: the direction from noise to picture. A small step
+      along it is taken, and the model runs again, from noise at time 0 to the picture at time 1.`,
     vector: `This model turns the text into one vector, the **sentence embedding**; texts with similar meaning have
       embeddings with a high cosine similarity.`,
   },

@@ -1,0 +1,48 @@
+"""The input of a model that draws: a picture half-way from noise, whose patches attend to the words of the caption."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import torch
+
+from headway.bundle import Bundle
+from headway.errors import InputError
+from headway.explain import story
+from headway.explain.encoder_inputs import PreparedInput, one_row, without_truncation
+from headway.explain.token_text import tokens
+from headway.models.outputs import Output
+from headway.preprocess.image import to_picture
+from headway.tasks.draw import Draw, plain_caption
+from headway.tasks.draw_flow import FlowDrawing
+
+SEED = 0
+HALF = 0.5  # the time of the pass that is shown
+
+
+def prepare_flow(bundle: Bundle, task: Draw, caption: str, *, against: str | None) -> PreparedInput:
+    if against is not None:
+        raise InputError(f"against does not apply to task {task.name}")
+    drawing = task.drawing
+    if not isinstance(drawing, FlowDrawing):
+        raise InputError("explain shows drawings of method flow; this model was trained with method tokens")
+    ids = without_truncation(task).caption_ids(caption, where="the input")
+    state, pixels = drawing.state_at(bundle.model, ids, seed=SEED, time=HALF)
+    rows = columns = task.image // task.patch
+    png = io.BytesIO()
+    to_picture(pixels).save(png, "PNG")
+    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), rows, columns, first=0)
+    patches = [story.Token(f"{y + 1},{x + 1}", y * columns + x) for y in range(rows) for x in range(columns)]
+    text = plain_caption(caption)
+    sequences = {
+        "source": story.Sequence("caption", tokens(task.tokenizer, ids, [text]), text=text),
+        "target": story.Sequence("picture, by row and column", patches, picture),
+    }
+
+    def read_output(output: Output) -> story.Output:
+        return story.Output("picture", [], "")
+
+    inputs = {**one_row(bundle, ids), "images": state, "time": torch.tensor([HALF], device=bundle.device)}
+    note = f"Numbers and weights are those of the pass at time {HALF:g}, half-way from noise (0) to the picture (1)."
+    return PreparedInput(inputs, sequences, read_output, [note])

@@ -1,0 +1,348 @@
+"""The scheduler: batched answers are solo answers; limits, disconnects, deadlines and faults concern one request."""
+
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.server import Reply, Running, running
+
+from headway.bundle import Bundle
+from headway.generation import GenerationSettings, generate
+from headway.serving.fair_queue import FairQueue
+from headway.serving.limits import Limits
+from headway.serving.turns import Turns
+
+MODEL = "language_model"
+TEXT = "/v1/completions"
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": MODEL, "prompt": "The import", "max_tokens": 20, "temperature": 0, **fields}
+
+
+def worker(server: Running) -> Any:
+    return server.server.models.find(MODEL).served.worker
+
+
+def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def gated(server: Running) -> Iterator[threading.Event]:
+    """The model's steps wait for the event."""
+    gate, session = threading.Event(), worker(server).session
+    step = session.step
+
+    def waiting() -> Any:
+        assert gate.wait(30)
+        return step()
+
+    session.step = waiting
+    try:
+        yield gate
+    finally:
+        gate.set()
+        session.step = step
+
+
+@contextlib.contextmanager
+def slowed(server: Running, seconds: float) -> Iterator[None]:
+    session = worker(server).session
+    step = session.step
+
+    def slow() -> Any:
+        time.sleep(seconds)
+        return step()
+
+    session.step = slow
+    try:
+        yield
+    finally:
+        session.step = step
+
+
+def send(server: Running, fields: dict[str, Any]) -> socket.socket:
+    """A request whose response nobody reads yet."""
+    data = json.dumps(fields).encode()
+    kind = f"Content-Type: application/json\r\nContent-Length: {len(data)}"
+    head = f"POST {TEXT} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
+    out = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    out.sendall(head.encode() + data)
+    return out
+
+
+# ---------------------------------------------------------------------------------------- batched = solo
+
+
+def requests(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    words = ["The", "import", "statement", "on", "the", "3rd", "of", "May", "1998", "hello", "User", "Assistant"]
+    out = []
+    for number in range(count):
+        prompt = " ".join(rng.choices(words, k=rng.randrange(1, 25)))
+        sampled = {"temperature": rng.choice([0.7, 1.0]), "top_p": rng.choice([0.9, 1.0]), "seed": number}
+        out.append(body(prompt=prompt, max_tokens=rng.randrange(3, 25), **(sampled if number % 2 else {})))
+    return out
+
+
+def solo(writer: Bundle, fields: dict[str, Any]) -> str:
+    tokenizer = writer.processor.tokenizer
+    options = {name: fields[name] for name in ("temperature", "top_p", "seed") if name in fields}
+    settings = GenerationSettings(max_new_tokens=fields["max_tokens"], eos_ids=(tokenizer.eos_id,), **options)
+    ((found,),) = generate(writer.model, [writer.find_task().prompt(fields["prompt"])], settings, tokenizer=tokenizer)
+    return found.text
+
+
+@pytest.mark.parametrize("prefix_cache", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_trust_38_53_batched_answers_are_solo_answers(language_model: Path, writer: Bundle, prefix_cache: bool) -> None:
+    """Requests join and leave at random, some leave early; each of the others gets its solo answer."""
+    wanted = requests(16, seed=1)
+    with running(language_model, prefix_cache=prefix_cache, limits=Limits(running=6, queue=100)) as server:
+        sizes: list[int] = []
+        observe = worker(server).metrics.batch.observe
+        worker(server).metrics.batch.observe = lambda size: (sizes.append(size), observe(size))
+
+        def one(fields: dict[str, Any]) -> str:
+            time.sleep(random.random() * 0.05)
+            if fields["max_tokens"] % 5 == 0:  # one more that leaves in the middle
+                send(server, {**fields, "stream": True}).close()
+            return server.post(TEXT, fields).json()["choices"][0]["text"]
+
+        with ThreadPoolExecutor(12) as pool:
+            found = list(pool.map(one, wanted))
+        assert max(sizes) > 2, "nothing was batched, so nothing is tested"
+    assert found == [solo(writer, fields) for fields in wanted]
+
+
+# ---------------------------------------------------------------------------------------- limits
+
+
+def test_trust_35_exactly_the_excess_is_refused(language_model: Path) -> None:
+    with running(language_model, limits=Limits(running=2, queue=3)) as server, gated(server) as gate:
+        with ThreadPoolExecutor(11) as pool:
+            replies = [pool.submit(server.post, TEXT, body()) for _ in range(11)]
+            until(lambda: sum(reply.done() for reply in replies) == 6)
+            time.sleep(0.1)
+            assert sum(reply.done() for reply in replies) == 6
+            gate.set()
+            found: list[Reply] = [reply.result() for reply in replies]
+        refused = [reply for reply in found if reply.status == 429]
+        assert len(refused) == 6 and sum(reply.status == 200 for reply in found) == 5
+        assert all(int(reply.headers["retry-after"]) >= 1 and reply.error["code"] == "queue_full" for reply in refused)
+        assert server.post(TEXT, body()).status == 200
+
+
+def test_clients_have_turns_in_the_queue() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for number in range(4):
+        queue.add("a", f"a{number}")
+    queue.add("b", "b0")
+    queue.add("c", "c0")
+    assert queue.remove("a2") and not queue.remove("a2")
+    assert [queue.take() for _ in range(len(queue))] == ["a0", "b0", "c0", "a1", "a3"]
+
+
+def test_forward_passes_of_several_models_have_turns() -> None:
+    turns, order = Turns(), list[str]()
+
+    def work(name: str) -> None:
+        for _ in range(3):
+            with turns:
+                order.append(name)
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "".join(order) in ("ababab", "bababa", "aababb", "bbabaa"), order
+
+
+def test_a_deadline_ends_a_request_and_frees_its_place(language_model: Path) -> None:
+    with running(language_model, limits=Limits(deadline=0.4)) as server:
+        with gated(server):
+            late = server.post(TEXT, body())
+            assert late.status == 504 and late.error["code"] == "deadline_exceeded"
+            events = server.post(TEXT, body(stream=True))
+            assert events.status == 504
+        until(lambda: worker(server).counts == (0, 0))
+        with slowed(server, 0.1):  # an answer whose beginning was sent already
+            data = server.post(TEXT, body(stream=True, max_tokens=60)).body.decode().strip().split("\n\n")
+            assert json.loads(data[-1].removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
+        assert server.post(TEXT, body(max_tokens=2)).status == 200
+
+
+# ---------------------------------------------------------------------------------------- disconnects
+
+
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_trust_34_clients_that_leave_free_their_places(language_model: Path, stream: bool) -> None:
+    """Forty instead of two hundred clients; `make soak` has the others."""
+    with running(language_model, limits=Limits(running=8, queue=100)) as server, slowed(server, 0.005):
+        for _ in range(2):
+            clients = [send(server, body(max_tokens=100, stream=stream)) for _ in range(20)]
+            until(lambda: worker(server).counts[0] == 8)
+            if stream:
+                assert clients[0].recv(100)
+            for client in clients:
+                client.close()
+            until(lambda: worker(server).counts == (0, 0), seconds=2)
+        assert worker(server).session.idle
+        started = time.monotonic()
+        assert server.post(TEXT, body(max_tokens=2)).status == 200
+        assert time.monotonic() - started < 2
+
+
+def test_trust_54_a_client_that_leaves_during_prefill_frees_its_place(language_model: Path) -> None:
+    with running(language_model) as server:
+        session = worker(server).session
+        worker(server).chunks = (4, 4)  # tokens a step
+        with slowed(server, 0.03):
+            client = send(server, body(prompt="hello " * 90, max_tokens=5))
+            until(lambda: len(session._prefill) == 1)
+            client.close()
+            until(lambda: worker(server).counts == (0, 0), seconds=1)
+        assert session.idle and not len(session._prefill)
+        lines = server.get("/metrics").body.decode()
+        assert f'headway_requests_total{{model="{MODEL}",outcome="cancelled"}} 1.0' in lines
+        assert f'headway_generated_tokens_total{{model="{MODEL}"}} 0.0' in lines
+
+
+def test_a_long_prompt_does_not_stall_other_answers(language_model: Path) -> None:
+    """Tokens of a running answer come between the chunks of another's prompt."""
+    with running(language_model) as server:
+        session = worker(server).session
+        worker(server).chunks = (8, 8)
+        order: list[str] = []
+        step = session.step
+
+        def recorded() -> Any:
+            prefilling = bool(len(session._prefill))
+            events = step()
+            order.extend("prefill and token" for event in events if prefilling and event.token is not None)
+            return events
+
+        session.step = recorded
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(server.post, TEXT, body(max_tokens=80))
+            until(lambda: worker(server).counts[0] == 1)
+            pool.submit(server.post, TEXT, body(prompt="hello " * 90, max_tokens=2)).result()
+            assert first.result().status == 200
+        assert len(order) > 5
+
+
+# ---------------------------------------------------------------------------------------- faults
+
+
+POISON = 65  # a token id that no other prompt has
+
+
+@contextlib.contextmanager
+def poisoned(model: Any) -> Iterator[None]:
+    """A forward pass with the token fails, whoever else is in the batch."""
+    step = model.step
+
+    def failing(ids: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        if POISON in ids:
+            raise RuntimeError("out of memory")
+        return step(ids, *arguments, **options)
+
+    model.step = failing
+    try:
+        yield
+    finally:
+        model.step = step
+
+
+def test_trust_37_a_fault_fails_one_request(language_model: Path, writer: Bundle) -> None:
+    wanted = requests(9, seed=3)
+    with running(language_model) as server:
+        model = server.server.models.find(MODEL).served.model
+        with poisoned(model), slowed(server, 0.01), ThreadPoolExecutor(12) as pool:
+            good = [pool.submit(server.post, TEXT, fields) for fields in wanted]
+            bad = [pool.submit(server.post, TEXT, body(prompt=[10, POISON, 11])) for _ in range(2)]
+            # one whose fault comes late, in a pass that it shares with the others: its second token
+            late = pool.submit(server.post, TEXT, body(prompt=[10, 11], logit_bias={str(POISON): 100}))
+            assert all(reply.result().status == 500 for reply in [*bad, late])
+            replies = [reply.result() for reply in good]
+        assert all(reply.status == 200 for reply in replies), [reply.body for reply in replies]
+        health = server.get("/health")
+        assert health.status == 200, health.body
+        assert "out of memory" not in bad[0].result().body.decode(), "details stay in the server's log"
+    found = [reply.json()["choices"][0]["text"] for reply in replies]
+    expected = [solo(writer, fields) for fields in wanted]
+    assert found == expected
+
+
+def test_trust_37_health_tells_the_truth(language_model: Path) -> None:
+    with running(language_model) as server:
+        model = server.server.models.find(MODEL).served.model
+        step = model.step
+
+        def broken(*_: Any, **__: Any) -> Any:
+            raise RuntimeError("broken")
+
+        model.step = broken
+        assert server.post(TEXT, body()).status == 500
+        health = server.get("/health")
+        assert health.status == 503 and health.json()["models"][MODEL]["status"] == "failing"
+        model.step = step
+        assert server.post(TEXT, body()).status == 200
+        assert server.get("/health").status == 200
+
+
+def test_a_streamed_answer_continues_after_a_neighbour_s_fault(language_model: Path, writer: Bundle) -> None:
+    fields = body(prompt="hello", max_tokens=40)
+    with running(language_model) as server:
+        model = server.server.models.find(MODEL).served.model
+        with poisoned(model), slowed(server, 0.01), ThreadPoolExecutor(2) as pool:
+            events = pool.submit(server.stream, TEXT, fields)
+            until(lambda: bool(worker(server)._tickets))
+            time.sleep(0.1)
+            late = pool.submit(server.post, TEXT, body(prompt=[10, 11], logit_bias={str(POISON): 100}))
+            found = "".join(choice["text"] for event in events.result() for choice in event["choices"])
+            assert late.result().status == 500
+    assert found == solo(writer, fields)
+
+
+def test_a_fault_in_a_batch_of_predictions_fails_one_request(embedder: Path) -> None:
+    with running(embedder) as server:
+        entry = server.server.models.find("embedder").served
+        gate, predict = threading.Event(), entry.worker._predict
+
+        def waiting(inputs: Any, options: Any) -> Any:
+            assert gate.wait(20)
+            return predict(inputs, options)
+
+        entry.worker._predict = waiting
+        alone = None
+        with ThreadPoolExecutor(6) as pool:
+            first = pool.submit(server.post, "/embed", {"inputs": "hello"})
+            until(lambda: entry.worker.counts[0] == 1)
+            good = [pool.submit(server.post, "/embed", {"inputs": "hello " * n}) for n in (1, 2, 3)]
+            bad = pool.submit(server.post, "/embed", {"inputs": "hello " * 500})
+            until(lambda: sum(entry.worker.counts) == 5)
+            gate.set()
+            alone = first.result().json()
+            assert [reply.result().status for reply in good] == [200, 200, 200]
+            refused = bad.result()
+        assert refused.status == 400 and "128" in refused.error["message"], "both counts are named"
+        assert "502" in refused.error["message"]
+        assert good[0].result().json()[0] == pytest.approx(alone[0], abs=1e-6)
+        cut = server.post("/embed", {"inputs": "hello " * 500, "truncate": True})
+        assert cut.status == 200
+        assert 'headway_cut_inputs_total{model="embedder"} 1.0' in server.get("/metrics").body.decode()

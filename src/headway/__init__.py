@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle, load
     from headway.explain.explanation import explain
     from headway.jobs import check, evaluate, resume, train
+    from headway.jobs.complete import complete
 
 __version__ = "0.1.0"
-__all__ = ["Bundle", "__version__", "check", "evaluate", "explain", "inspect", "load", "resume", "train"]
+__all__ = ["Bundle", "__version__", "check", "complete", "evaluate", "explain", "inspect", "load", "resume", "train"]
 
 _LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
+_LAZY |= {"complete": "headway.jobs.complete"}
 _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 
 

@@ -17,6 +17,7 @@ from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import AnyRule, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
+from headway.checkpoints.word2vec import is_word2vec, read_word2vec
 from headway.data.truncation import TruncationCounter
 from headway.engine import encode_ragged
 from headway.engine import weights as storage
@@ -26,17 +27,20 @@ from headway.errors import CheckpointError, ConfigError, InputError
 from headway.families import find as family_named
 from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Family, Keys
+from headway.files import is_present
 from headway.generation.defaults import FILE as GENERATION_FILE
 from headway.generation.defaults import KEYS as GENERATION_KEYS
 from headway.generation.defaults import GenerationDefaults, read_defaults
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
 from headway.preprocess.processor import Processor
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.tasks.task import Task
 
 TASK_FILE = "headway.json"
+LOGITS_OF = {"text": "input_ids", "image": "pixel_values", "audio": "input_features"}  # the reference library's names
 ADAPTER_FILE = "adapter_config.json"  # of a folder in the layout of PEFT, which names its base model
 
 
@@ -85,24 +89,37 @@ class Bundle:
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         pixel_values: Tensor | None = None,
+        input_features: Tensor | None = None,
+        pixel_mask: Tensor | None = None,
     ) -> Tensor:
         """The reference library's arguments → its logits (the hidden states of a model without a head). Positions are
         that library's too: unless position_ids are given, they count from the row's start, padding included."""
-        inputs = pixel_values if pixel_values is not None else input_ids
+        frames = None if input_features is None else input_features.transpose(1, 2)  # (batch, frame, bin)
+        given = {"text": input_ids, "image": pixel_values, "audio": frames}
+        inputs = given[self.model.inputs]
         if inputs is None:
-            raise InputError("logits: give input_ids (or pixel_values for an image model)")
-        args: dict[str, Any] = {"padding_mask": attention_mask}
-        if pixel_values is None:
+            raise InputError(f"logits: give {LOGITS_OF[self.model.inputs]}, as the model reads {self.model.inputs}")
+        args: dict[str, Any] = {"padding_mask": attention_mask if pixel_values is None else pixel_mask}
+        if input_ids is not None and self.model.parts:  # a recurrent model has no positions
             args["positions"] = self._positions(inputs, position_ids)
-        if self.model.shape == "encoder-decoder":
+        if self.model.reads_source:
             if decoder_input_ids is None:
                 raise InputError("logits: an encoder-decoder also needs decoder_input_ids")
             args |= {"decoder_ids": decoder_input_ids, "decoder_padding_mask": decoder_attention_mask}
-            args["decoder_positions"] = self._positions(decoder_input_ids, None)
-        elif self.model.shape == "encoder" and pixel_values is None:
+            if self.model.parts:
+                args["decoder_positions"] = self._positions(decoder_input_ids, None)
+        elif self.model.encodes and input_ids is not None:
             args["segments"] = token_type_ids
-        output = self.model(inputs, **args)
+        output = self.model.reference_output(inputs, **args)
         return output.hidden if output.logits is None else output.logits
+
+    @torch.no_grad()
+    def boxes(self, *, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Tensor:
+        """The reference library's pred_boxes (batch, query, 4): centre, width and height as shares of the picture."""
+        output = self.model(pixel_values, padding_mask=pixel_mask)
+        if getattr(output, "boxes", None) is None:
+            raise InputError(f"boxes: {self.family} is a {self.model.shape} that finds no objects")
+        return output.boxes
 
     def _positions(self, ids: Tensor, given: Tensor | None) -> Tensor:
         if given is not None:
@@ -130,7 +147,7 @@ class Bundle:
         truncation = TruncationCounter(overflow, InputError)
         ids = task.encode(texts, truncation=truncation)
         for line in truncation.summary():
-            warnings.warn(line, stacklevel=2)
+            warnings.warn(printable(line), stacklevel=2)
         found = {i: task.embedding(hidden[None]) for i, hidden in encode_ragged(cast(Any, self.model), ids)}
         return torch.cat([found[i] for i in range(len(ids))]) if ids else torch.empty(0, 0)
 
@@ -138,7 +155,6 @@ class Bundle:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the processor's files. A model that its
         family's config.json cannot express (with a new kind of head, say) is written in Headway's own dialect."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         state = self.model.state_dict()
         own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
         kind = self._saved_family()
@@ -160,7 +176,11 @@ class Bundle:
         self.family, self.generation = foreign.get("model_type", self.family), GenerationDefaults()
         if self.model.generates and self.model.vocab_size is not None:
             self.generation = read_defaults(
-                folder, foreign, reads_source=self.model.reads_source, vocab=self.model.vocab_size
+                folder,
+                foreign,
+                reads_source=self.model.reads_source,
+                vocab=self.model.vocab_size,
+                speech=self.model.inputs == "audio",
             )
         if self.task is not None:
             self.task.generation_defaults = self.generation
@@ -168,13 +188,14 @@ class Bundle:
     def __call__(self, inputs: Any, **options: Any) -> Any:
         """The task's prediction for one input, or for each of a list. Truncated inputs give a warning."""
         task = self.find_task()
+        several = task.is_list_of_inputs(inputs)
         if task.generates:
             options = {"prefixes": self.prefixes, **options}
         with task.count_truncation() as truncated:
-            found = task.predict(self.model, inputs if isinstance(inputs, list) else [inputs], **options)
+            found = task.predict(self.model, inputs if several else [inputs], **options)
         for line in truncated.summary():
-            warnings.warn(line, stacklevel=2)
-        return found if isinstance(inputs, list) else found[0]
+            warnings.warn(printable(line), stacklevel=2)
+        return found if several else found[0]
 
     def find_task(self) -> Task:
         """The task it was trained for; for a published model, the one its shape and head are made for."""
@@ -187,6 +208,7 @@ class Bundle:
                 self.model,
                 self.processor,
                 labels=self.labels,
+                problem_type=self.foreign.get("problem_type"),
                 generation=self.generation,
                 sentence=sentence_settings(self.folder),
             )
@@ -196,14 +218,16 @@ class Bundle:
         return self._default_task
 
     def config_json(self, kind: Family) -> dict[str, Any]:
-        count = getattr(getattr(self.config, "head", None), "labels", 0)
+        count = getattr(self.model.head_config, "labels", 0)
         labels = getattr(self.task, "labels", None) or self.labels
         if len(labels) != count:
             labels = [f"LABEL_{i}" for i in range(count)]
+        problem_type = getattr(self.task, "problem_type", None)
         named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
         out = {
             **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),
             **(named if labels else {}),
+            **({"problem_type": problem_type} if problem_type else {}),
             **kind.write(self.config),
             "model_type": kind.name,
             "architectures": [kind.architecture(self.config)],
@@ -238,10 +262,13 @@ def load(
     weights: str | None = None,
     group: int | None = None,
 ) -> Bundle:
-    """Loads a model folder (or a hub id). The weights keep the file's data type unless `weights` (fp32, bf16, fp16 or
-    int8, the last with one scale for about `group` inputs, 0: for a whole row) or torch's `dtype` is given."""
+    """Loads a model folder (or a hub id, or a file of word vectors in word2vec's formats). The weights keep the file's
+    data type unless `weights` (fp32, bf16, fp16 or int8, the last with one scale for about `group` inputs, 0: for a
+    whole row) or torch's `dtype` is given."""
+    if is_word2vec(Path(name)):
+        return _word_vectors(Path(name))
     folder = resolve(name)
-    if (folder / ADAPTER_FILE).exists() and not (folder / "config.json").exists():
+    if is_present(folder / ADAPTER_FILE) and not is_present(folder / "config.json"):
         from headway.training.peft_files import load_merged
 
         options: dict[str, Any] = {"dtype": dtype, "device": device, "weights": weights, "group": group}
@@ -276,10 +303,9 @@ def load(
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     storage.convert_weights(model, None if wanted == found else wanted)
-    channels = model.config.embedding.channels if model.inputs == "image" else None
-    processor = Processor.load(folder, image_channels=channels)
+    processor = Processor.load(folder, image_channels=model.image_channels, audio=model.inputs == "audio")
     if processor.tokenizer_error is not None:
-        warnings.warn(f"loaded without a tokenizer: {processor.tokenizer_error}", stacklevel=2)
+        warnings.warn(printable(f"loaded without a tokenizer: {processor.tokenizer_error}"), stacklevel=2)
     bundle = Bundle(model.eval(), kind.name, config, processor, task=_task(folder, processor))
     bundle.set_folder(folder, foreign)
     return bundle
@@ -287,7 +313,7 @@ def load(
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     """(config.json, tensors) of a model folder; a tensor is read when it is used."""
-    if (folder / "config.json").exists():
+    if is_present(folder / "config.json"):
         return read_json(folder / "config.json"), TensorFiles(folder)
     published = json_model(folder)
     if published is None:
@@ -295,14 +321,23 @@ def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     return read_json_tensors(published)
 
 
+def _word_vectors(path: Path) -> Bundle:
+    """A file of word vectors as a model; its words keep their case."""
+    from headway.tasks.vectors import Vectors
+
+    task, model = Vectors.from_words(*read_word2vec(path), lowercase=False)
+    return Bundle(cast(Any, model), "headway", model.config, Processor(task.tokenizer), task=task)
+
+
 def _task(folder: Path, processor: Processor) -> Task | None:
-    if not (folder / TASK_FILE).exists():
+    if not is_present(folder / TASK_FILE):
         return None
     from headway import tasks
 
     kept = read_json(folder / TASK_FILE)
     try:
-        task = tasks.find(kept["task"]).from_dict(kept["options"], processor.tokenizer)
+        kind = tasks.find(kept["task"]).variant(kept["options"])
+        task = kind.from_dict(kept["options"], processor.tokenizer)
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / TASK_FILE}: damaged: {error}") from error
     task.use_processor(processor)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from headway.printable import printable
+
 
 class HeadwayError(Exception):
-    """Base of everything Headway raises on purpose."""
+    """Base of everything Headway raises on purpose. Its text is one line in which nothing of foreign origin acts on a
+    terminal."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class DataError(HeadwayError):
@@ -20,6 +26,10 @@ class ConfigError(HeadwayError):
 
 class CheckpointError(HeadwayError):
     """A model or state file is damaged, incomplete, hostile or of a refused kind."""
+
+
+class DiskError(HeadwayError):
+    """A file or folder cannot be written."""
 
 
 class TrainingError(HeadwayError):

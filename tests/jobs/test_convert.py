@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from parity.cases import YOLOS, detr
 from support.parity import Case, inputs_for, make_pair, reference_logits
 from support.writers import GPT2, LLAMA, MARIAN, T5
 
@@ -32,6 +33,8 @@ CASES = [
     Case("BertForMaskedLM", BERT),
     Case("RobertaForTokenClassification", {**BERT, "pad_token_id": 1}),
     Case("ViTForImageClassification", VIT),
+    Case("YolosForObjectDetection", {**VIT, **YOLOS, "num_hidden_layers": 2}),
+    Case("DetrForObjectDetection", detr()),
 ]
 
 

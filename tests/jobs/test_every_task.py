@@ -14,9 +14,12 @@ from headway.tasks import TASKS, find
 pytestmark = pytest.mark.usefixtures("little_data")
 SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 8}
 # a model that has learned nothing writes as long as it may
-BRIEF: dict[str, dict[str, Any]] = {task: {"task.target_limit": 24} for task in ("translate", "summarize")}
+BRIEF: dict[str, dict[str, Any]] = {
+    task: {"task.target_limit": 24} for task in ("translate", "summarize", "transcribe")
+}
 INPUTS: dict[str, Any] = {
     "generate": "The import statement",
+    "chat": "What is the capital of Peru?",
     "translate": "3 May 1998",
     "summarize": "Rain fell on Monday in Leeds. It stopped at noon.",
     "classify": "please cancel my order",
@@ -24,14 +27,21 @@ INPUTS: dict[str, Any] = {
     "answer": json.dumps({"question": "Where does Ada live?", "context": "Ada lives in Leeds."}),
     "fill": "the [MASK] statement",
     "embed": "a short text",
+    "vectors": "king",
+    "draw": "a red circle on blue",
 }
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
-    settings = {**SMALL, **({"task.vocab": 300} if task not in ("classify-image",) else {}), **BRIEF.get(task, {})}
-    trained = jobs.train(task, out=tmp_path / "run", steps=2, settings=settings)
-    assert trained.result.steps == 2 and trained.result.stopped_by == "steps"
+    settings = {
+        **SMALL,
+        **({"task.vocab": 300} if task not in ("classify-image", "detect") else {}),
+        **BRIEF.get(task, {}),
+    }
+    settings, length = (settings, {"steps": 2}) if task != "vectors" else ({"dimensions": 8}, {"epochs": 2})
+    trained = jobs.train(task, out=tmp_path / "run", settings=settings, **length)
+    assert trained.result.steps == 2 and trained.result.stopped_by == next(iter(length))
     assert all(math.isfinite(value) for value in trained.scores.values()), trained.scores
     for name in ("config.json", "model.safetensors", "headway.json", "README.md", "training/plan.json"):
         assert (tmp_path / "run" / name).exists(), name
@@ -39,15 +49,16 @@ def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
 
     again = headway.load(tmp_path / "run")
     assert again.task is not None and again.task.name == task
-    given = (
-        find(task).builtin.rows(split="test", size=1)[0].fields["image"] if task == "classify-image" else INPUTS[task]
-    )
-    options = {"max_new_tokens": 5, "seed": 0} if task == "generate" else {}
+    row = find(task).builtin.rows(split="test", size=1)[0].fields
+    given = INPUTS[task] if task in INPUTS else row["audio" if task == "transcribe" else "image"]
+    brief = {"max_new_tokens": 5, "seed": 0}
+    options = {"generate": brief, "chat": brief, "draw": {"steps": 2}}.get(task, {})
     first = [answer for _, answer in jobs.run(again, [given, given], **options)]
     assert len(first) == 2
-    if task not in ("generate", "embed"):
+    if task not in ("generate", "chat", "embed", "draw"):
         assert first[0] == first[1]
-    assert jobs.format_answer(first[0]) is not None
+    if task != "draw":
+        assert jobs.format_answer(first[0]) is not None
 
 
 @pytest.mark.parametrize("task", ["generate", "fill"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.inference import note_unfinished
-from headway.cli.options import AsJson, Model, Weights, reads_data, say, say_lines, say_saved
+from headway.cli.options import AsJson, Model, Weights, reads_data, say_json, say_lines, say_saved
 
 TYPES = "int8, bf16, fp16 or fp32"
 
@@ -19,22 +18,41 @@ TYPES = "int8, bf16, fp16 or fp32"
 @app.command()
 def convert(
     model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
-    to: Annotated[str, typer.Option(help=f"New type of the weights: {TYPES}.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write; for word2vec, the file.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help=f"New type of the weights: {TYPES}; of word vectors also word2vec (.bin: binary, else text). "
+            "Default for ELMo's published files: fp32."
+        ),
+    ] = None,
     group: Annotated[
         int | None, typer.Option(help="int8: inputs per scale, about (default: 64; 0: one scale a row).")
     ] = None,
     text: Annotated[
         Path | None, typer.Option(help="Text file to measure the change on (default: a built-in text).")
     ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option(help="MODEL is a .pt file of OpenAI's Whisper: read its weights, in a process of their own.")
+    ] = False,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(help="For a .pt file: gpt2.tiktoken or multilingual.tiktoken (default: of openai-whisper)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL with weights of another type, and measure what that changes."""
+    if to == "word2vec":
+        from headway.jobs.word2vec_files import export_word2vec
+
+        found = export_word2vec(model, out)
+        say_json(asdict(found)) if as_json else say_lines(found.lines())
+        return
     from headway.jobs.convert import REPORT, convert
 
-    report = convert(model, out, to=to, group=group, text=text)
+    report = convert(model, out, to=to, group=group, text=text, allow_pickle=allow_pickle, vocabulary=vocabulary)
     if as_json:
-        say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+        say_json(report.to_dict(), indent=2)
         return
     say_lines([*report.lines(), f"this report is in {out / REPORT}"])
     say_saved(out)
@@ -61,7 +79,7 @@ def calibrate(
     note_unfinished(model)
     found = calibrate(model, out, data, **reading)
     if as_json:
-        say(json.dumps(asdict(found), indent=2))
+        say_json(asdict(found), indent=2)
         return
     say_lines(found.lines())
     say_saved(out)
@@ -90,6 +108,6 @@ def bench(
         torch.set_num_threads(threads)
     facts = bench(load(model, weights=weights).model, prompt_tokens=prompt_tokens, new_tokens=new_tokens)
     if as_json:
-        say(json.dumps(facts, indent=2))
+        say_json(facts, indent=2)
         return
     say_lines(lines(facts))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated, Literal
 
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, say
+from headway.cli.options import AsJson, say, say_json
 
 GB = 1e9
 
@@ -43,7 +42,7 @@ def plan(
     work = Work(number("tokens", tokens), context, batch, precision, optimizer)
     found = estimate(shape, work, machine)
     if as_json:
-        say(json.dumps([dataclasses.asdict(one) | {"days": one.days} for one in found], indent=2))
+        say_json([dataclasses.asdict(one) | {"days": one.days} for one in found], indent=2)
         return
     say(f"model  {shape.parameters / 1e9:.3g} B parameters: {shape.layers} layers of width {shape.width:,}")
     say(f"work   {work.steps:,} steps of {work.batch:,} × {context:,} tokens; {optimizer}, {precision}")

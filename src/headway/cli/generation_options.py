@@ -1,8 +1,7 @@
-"""The options of commands that generate text, derived from the declarations of GenerationSettings."""
+"""The options of commands that generate text, pictures or transcripts, from the declarations of their settings."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,17 +10,26 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 
 from headway.cli.options import with_options
-from headway.errors import ConfigError
+from headway.errors import CheckpointError, ConfigError
+from headway.generation.box_settings import BoxSettings
+from headway.generation.flow_settings import FlowSettings
 from headway.generation.option import option_of
 from headway.generation.settings import GenerationSettings
+from headway.generation.speech_settings import SpeechSettings
 
-HINTS = get_type_hints(GenerationSettings)
+OTHER_SETTINGS = (FlowSettings, SpeechSettings, BoxSettings)
+HINTS = {name: hint for each in (*OTHER_SETTINGS, GenerationSettings) for name, hint in get_type_hints(each).items()}
+DECLARED = {each.name: each for each in fields(GenerationSettings)}
+for settings in OTHER_SETTINGS:
+    DECLARED |= {each.name: each for each in fields(settings) if each.name not in DECLARED}
+TEXT_OPTIONS = tuple(each.name for each in fields(GenerationSettings))
+OTHER_NAMES = {"n": "--count"}
 TYPED = {"prefix": str, "json_schema": Path, "stop": list[str]}  # whose text is not yet the setting's value
 
 
 def cli_option(name: str) -> Any:
     """The annotation of a command's parameter for this setting."""
-    declared = next(each for each in fields(GenerationSettings) if each.name == name)
+    declared = DECLARED[name]
     kind: Any = TYPED.get(name) or next(
         (t for t in (get_args(HINTS[name]) or [HINTS[name]]) if t is not type(None)), str
     )
@@ -29,12 +37,13 @@ def cli_option(name: str) -> Any:
     if get_origin(HINTS[name]) is Literal:
         kind, more = str, {"metavar": "|".join(get_args(HINTS[name]))}
     flag = f"--{name.replace('_', '-')}"
-    names = [] if kind is not bool else [f"{flag}/--no-{flag[2:]}"] if declared.default else [flag]
+    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool and declared.default else [flag]
+    names = ([OTHER_NAMES[name]] if name in OTHER_NAMES else []) + names
     return Annotated[kind | None, typer.Option(*names, help=option_of(declared).help, **more)]
 
 
 def names_for(command: str) -> list[str]:
-    return [each.name for each in fields(GenerationSettings) if command in option_of(each).commands]
+    return [name for name, each in DECLARED.items() if command in option_of(each).commands]
 
 
 def generation_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,9 +58,9 @@ def generation_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_schema(path: Path) -> Any:
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file; --json-schema takes a file with a JSON schema")
+    from headway.checkpoints.header import read_given_json
+
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: not readable as JSON ({error})") from error
+        return read_given_json(path, kind=object)
+    except CheckpointError as error:
+        raise ConfigError(f"{error}; --json-schema takes a file with a JSON schema") from error

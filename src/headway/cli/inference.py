@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import generation_options
-from headway.cli.options import AsJson, Model, Weights, reads_data, say, say_lines
+from headway.cli.generation_options import TEXT_OPTIONS, generation_options
+from headway.cli.options import AsJson, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
 from headway.errors import InputError
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.data.truncation import TruncationCounter
     from headway.distributed import World
+    from headway.tasks.detect import Detect
 
 T = TypeVar("T")
 
@@ -27,13 +29,15 @@ def note_unfinished(model: str) -> None:
     from headway import jobs
 
     if jobs.unfinished(model):
-        typer.echo(f"note: the run in {model} has not finished, so these are its initial weights; "
-                   f"continue it with --resume --out {model}", err=True)  # fmt: skip
+        note(
+            f"note: the run in {model} has not finished, so these are its initial weights; "
+            f"continue it with --resume --out {model}"
+        )
 
 
 def note_truncation(lines: list[str]) -> None:
     for line in lines:
-        typer.echo(f"note: {line}", err=True)
+        note(f"note: {line}")
 
 
 @app.command()
@@ -48,6 +52,20 @@ def evaluate(
             help="A file or folder; two parallel files for translate (default: the run's held-out part).",
         ),
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="draw: a model of classify-image that judges the pictures (default: one is trained)."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="chat, on preferences: the model that rewards are relative to (usually the one started from)."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a report: scores of each label, confusion matrix, worst mistakes (classifiers)."),
+    ] = None,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
@@ -61,12 +79,15 @@ def evaluate(
     with distributed() as world:
         if world.is_main:
             note_unfinished(model)
-        found = evaluation(load(model, weights=weights), data, **reading, **generation)
+        found = evaluation(
+            load(model, weights=weights), data, judge=judge, reference=reference, report=report, say=note, **reading,
+            **generation,
+        )  # fmt: skip
     if not world.is_main:
         return
     note_truncation(found.truncated)
     if as_json:
-        say(json.dumps(found.to_dict(), ensure_ascii=False))
+        say_json(found.to_dict())
     else:
         say_lines(found.lines())
 
@@ -82,9 +103,25 @@ def run(
     file: Annotated[
         Path | None,
         typer.Option(
-            help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), or one input a line."
+            help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), or one input a line; "
+            "`-` is standard input."
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="draw: file for the pictures (default: picture.png). detect: file for the picture with its boxes; of "
+            "several pictures, a folder."
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="vectors: draw the inputs and the words nearest to them to this PNG or SVG file."),
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="A decoder: show the most probable next words of each input, not a text.")
+    ] = False,
+    top: Annotated[int, typer.Option(help="With --complete: words to show.")] = 5,
     weights: Weights = None,
     as_json: AsJson = False,
     *,
@@ -92,14 +129,27 @@ def run(
     generation: dict[str, Any],
 ) -> None:
     """Run MODEL on inputs. One generated text is streamed; several inputs are run in batches."""
+    if picture is not None:
+        from headway.bundle import load
+        from headway.jobs.word2vec_files import picture_words
+
+        return say(picture_words(load(model), inputs or [], picture))
     from headway.jobs.inference import distributed
 
+    if complete:
+        from headway.bundle import load
+        from headway.cli.completion import complete_all
+
+        bundle = load(model, weights=weights)
+        texts = collect_inputs(bundle, inputs or [], file, reading=reading)
+        return complete_all(bundle, texts, top=top, as_json=as_json, options=generation)
     with distributed() as world:
         predict_all(
             model,
             world,
             inputs=inputs or [],
             file=file,
+            out=out,
             reading=reading,
             weights=weights,
             as_json=as_json,
@@ -113,6 +163,7 @@ def predict_all(
     *,
     inputs: list[str],
     file: Path | None,
+    out: Path | None,
     reading: dict[str, Any],
     weights: str | None,
     as_json: bool,
@@ -126,35 +177,100 @@ def predict_all(
         note_unfinished(model)
     bundle = load(model, weights=weights)
     texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))
-    generates = jobs.generates(bundle)
-    not_applicable = [name.replace("_", "-") for name in options if name != "n"]
-    if not_applicable and not generates:
-        task = bundle.find_task().name
-        raise InputError(f"task {task} does not generate text, so --{not_applicable[0]} does not apply")
+    task, generates = bundle.find_task(), jobs.generates(bundle)
+    applicable = TEXT_OPTIONS if generates else ("n", *task.run_options)
+    if not_applicable := [name.replace("_", "-") for name in options if name not in applicable]:
+        does = "draw" if generates else "sample text" if task.transcribes else "generate text"
+        raise InputError(f"task {task.name} does not {does}, so --{not_applicable[0]} does not apply")
+    if task.draws:
+        return draw_all(bundle, world, texts, out=out, as_json=as_json, options=options)
+    marked = None
+    if out is not None and task.finds_boxes and world.is_main:
+        from headway.jobs.marked import MarkedPictures, summary
+
+        texts = [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
+        marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
+    elif out is not None and not task.finds_boxes:
+        raise InputError(f"--out is for pictures; task {task.name} gives text: write it to a file by > {out}")
+    if task.transcribes:
+        return transcribe_all(bundle, world, texts, as_json=as_json, options=options)
     if generates:
         options["details"] = True
     streamed = generates and len(texts) == 1 and not as_json and "n" not in options
     if streamed:
-        options["on_text"] = lambda text: print(text, end="", flush=True)
+        options["on_text"] = lambda text: say_text(text, end="")
     unmatched = 0
-    with bundle.find_task().count_truncation() as truncated:
+    with task.count_truncation() as truncated:
         answers = jobs.run(bundle, texts, **options)
         for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
             unmatched += jobs.unmatched(answer)
             if not world.is_main:
                 continue
+            saved = None if marked is None else marked.save(given, answer)
             if as_json:
-                say(json.dumps({"input": given, "answer": answer}, ensure_ascii=False, default=str))  # a Path is text
+                say_json({"input": given, "answer": answer} | ({} if saved is None else {"file": str(saved)}))
+            elif saved is not None:
+                say_text(f"{printable(str(saved))}: {summary(answer)}")
+            elif isinstance(given, Path):  # a file: among several, its name says which
+                say_text(f"{printable(str(given))}\t{jobs.format_answer(answer)}")
             else:
-                say("" if streamed else jobs.format_answer(answer))
+                say_text("" if streamed else jobs.format_answer(answer))
     lines = merged(truncated, world).summary()
     if world.is_main:
         note_truncation(lines)
     if unmatched and world.is_main:
-        typer.echo(f"note: {unmatched} answers do not match the constraint because they were cut off; "
-                   "raise --max-new-tokens", err=True)  # fmt: skip
+        note(f"note: {unmatched} answers do not match the constraint because they were cut off; raise --max-new-tokens")
     if unmatched:
         raise typer.Exit(1)
+
+
+def draw_all(
+    bundle: Bundle, world: World, captions: list[str], *, out: Path | None, as_json: bool, options: dict[str, Any]
+) -> None:
+    """Draws in every process; the main one writes the file."""
+    import secrets
+
+    from headway.jobs.pictures import draw, free_name
+
+    seed = world.broadcast(secrets.randbits(32))
+    with bundle.find_task().count_truncation() as truncated:
+        drawn = draw(bundle, captions, **{"seed": seed, **options})
+    lines = merged(truncated, world).summary()
+    if world.is_main:
+        file = drawn.save(out or free_name(Path("picture.png")))
+        say_json(drawn.to_dict(file)) if as_json else say(f"{file}: {drawn}")
+        note_truncation(lines)
+
+
+def transcribe_all(
+    bundle: Bundle, world: World, recordings: list[str], *, as_json: bool, options: dict[str, Any]
+) -> None:
+    """Transcribes in every process; the main one prints: one recording as it goes, several when they are done."""
+    from headway.jobs.transcripts import run_one, run_several
+
+    form = options.pop("format", None)
+    if as_json or len(recordings) != 1:
+        for line in run_several(bundle, recordings, form="json" if as_json else form, **options):
+            if world.is_main:
+                say(line)
+        return
+    write = (lambda text: print(text, end="", flush=True)) if world.is_main else (lambda text: None)
+    with progress_bar(sys.stderr.isatty() and not sys.stdout.isatty()) as on_progress:
+        run_one(bundle, recordings[0], form=form or "txt", write=write, on_progress=on_progress, **options)
+
+
+@contextmanager
+def progress_bar(shown: bool) -> Iterator[Callable[[float, float], None] | None]:
+    """A function of the seconds done and all seconds that draws a bar on standard error."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        row = bar.add_task("transcribing", total=None)
+        yield lambda done, total: bar.update(row, completed=done, total=total)
 
 
 def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
@@ -169,13 +285,15 @@ def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
 def collect_inputs(bundle: Bundle, given: list[str], file: Path | None, *, reading: dict[str, Any]) -> list[Any]:
     """Those of the command line and the file; without any, the lines of standard input."""
     from headway.jobs import read_inputs
+    from headway.jobs.pipes import regular_file
 
     if file is not None:
-        return given + read_inputs(file, bundle, **reading)
+        with regular_file(file) as path:
+            return given + read_inputs(path, bundle, **reading)
     if given:
         return given
     if sys.stdin.isatty():
-        typer.echo("one input a line; Ctrl-D to finish", err=True)
+        note("one input a line; Ctrl-D to finish")
     return [line.rstrip("\n") for line in sys.stdin]
 
 
@@ -197,6 +315,6 @@ def info(model: Model, as_json: AsJson = False) -> None:
 
     facts = model_info(model)
     if as_json:
-        say(json.dumps(facts, ensure_ascii=False, indent=2))
+        say_json(facts, indent=2)
     else:
         say_lines(info_lines(facts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.errors import InputError
+from headway.printable import PROSE, printable, printable_json
 from headway.tasks import TASKS
 
 LISTED = "; ".join(f"{name}: {entry.summary}" for name, entry in TASKS.items())
@@ -29,10 +32,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
 
 READING = {
-    "text": Annotated[str | None, typer.Option("--text", help="Column that holds the text.")],
-    "label": Annotated[str | None, typer.Option("--label", help="Column that holds the label.")],
-    "source": Annotated[str | None, typer.Option("--source", help="Column that holds the source text.")],
-    "target": Annotated[str | None, typer.Option("--target", help="Column that holds the target text.")],
+    "text": Annotated[
+        list[str] | None,
+        typer.Option("--text", help="Column that holds the text; twice for a pair of texts (classify, embed)."),
+    ],
+    "label": Annotated[list[str] | None, typer.Option("--label", help="Column that holds the label.")],
+    "source": Annotated[list[str] | None, typer.Option("--source", help="Column that holds the source text.")],
+    "target": Annotated[list[str] | None, typer.Option("--target", help="Column that holds the target text.")],
+    "image": Annotated[list[str] | None, typer.Option("--image", help="Column that holds the pictures' files.")],
+    "caption": Annotated[list[str] | None, typer.Option("--caption", help="Column that holds the pictures' captions.")],
     "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
 }
 
@@ -43,7 +51,7 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 
     def reading(given: dict[str, Any]) -> dict[str, Any]:
         encoding = given.pop("encoding")
-        return {"columns": {name: column for name, column in given.items() if column}, "encoding": encoding}
+        return {"columns": {name: columns for name, columns in given.items() if columns}, "encoding": encoding}
 
     return with_options(command, READING, gather=reading)
 
@@ -75,7 +83,27 @@ def with_options(
 
 
 def say(text: str = "") -> None:
-    typer.echo(text)
+    """Prints one line."""
+    typer.echo(printable(text))
+
+
+def say_text(text: str, *, end: str = "\n") -> None:
+    """Prints text that is itself the output and may have several lines, such as an answer or a part of one."""
+    print(printable(text, keep=PROSE), end=end, flush=True)
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:
+    """Prints JSON; a number that is not finite, which JSON does not have, is an error."""
+    try:
+        out = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=str)  # a Path is text
+    except ValueError as error:
+        raise InputError(f"the result has a number that is not finite, so it is not JSON ({error})") from error
+    typer.echo(printable_json(out))
+
+
+def note(text: str) -> None:
+    """Prints one line to standard error."""
+    typer.echo(printable(text), err=True)
 
 
 def say_lines(lines: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say, say_lines, say_saved
+from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say, say_json, say_lines, say_saved
 
 
 @app.command()
@@ -21,7 +20,13 @@ def train(
     start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
     size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
     recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
-    model: Annotated[str | None, typer.Option(help="From scratch: transformer (default) or bahdanau-gru.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="From scratch: transformer (default); rnn, gru or lstm, for translate also with -bahdanau or -luong; "
+            "for generate also xlnet; for vectors cbow or skip-gram."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder (default runs/TASK).")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s); otherwise a tenth is held out.")] = None,
     steps: Annotated[int | None, typer.Option(help="Number of training steps.")] = None,
@@ -38,7 +43,12 @@ def train(
         int | None, typer.Option(help="LoRA: train low-rank adapters of this rank instead of all weights.")
     ] = None,
     freeze: Annotated[list[str] | None, typer.Option(help="Freeze the parameters of these modules (patterns).")] = None,
-    resume: Annotated[bool, typer.Option(help="Continue the run in --out exactly where it stopped.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            help="Continue the run in --out exactly where it stopped; with --steps, --epochs or --minutes, extend it."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option(help="Check the data, show the settings, do not train.")] = False,
     *,
     reading: dict[str, Any],
@@ -67,9 +77,11 @@ def train(
         "freeze": freeze,
     }
     given = {name: value for name, value in given.items() if value not in (None, [], {})}
+    lengths = {"steps": steps, "epochs": epochs, "minutes": minutes}
     if resume:
-        plan = jobs.saved_plan(folder)
-        wanted = jobs.make_plan(task, **given) if given else replace(plan, task=task)
+        plan = jobs.with_length(jobs.saved_plan(folder), **lengths)
+        other = given.keys() - lengths.keys()
+        wanted = jobs.make_plan(task, **given) if other else replace(plan, task=task)
         jobs.refuse_other(wanted, plan, run=folder)
     else:
         plan = jobs.make_plan(task, **given)
@@ -113,6 +125,6 @@ def check(
     )
     report = jobs.check_plan(plan)
     if as_json:
-        say(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+        say_json(report.to_dict(), indent=2)
     else:
         say_lines(report.summary())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headway.jobs.inference import evaluate, format_answer, generates, run, score_lines, unmatched
     from headway.jobs.inputs import read_inputs
     from headway.jobs.preparation import check, check_plan, show_plan
-    from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan
+    from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan, with_length
     from headway.jobs.run_folder import unfinished
     from headway.jobs.training import Trained, progress, resume, run_plan, train
 
@@ -38,10 +38,11 @@ __all__ = [
     "train",
     "unfinished",
     "unmatched",
+    "with_length",
 ]
 
 _INFERENCE = ("evaluate", "format_answer", "generates", "run", "score_lines", "unmatched")
-_RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan")
+_RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan", "with_length")
 _MODULES = {
     **dict.fromkeys(_INFERENCE, "inference"),
     **dict.fromkeys(_RUN_CONFIG, "run_config"),

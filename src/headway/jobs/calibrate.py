@@ -3,7 +3,7 @@ loss on data the model was not trained on; the division goes into the weights.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log
@@ -15,6 +15,7 @@ from torch import nn
 from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.errors import ConfigError
+from headway.jobs.columns import Columns
 from headway.jobs.convert import new_folder, save_along
 from headway.jobs.inference import evaluation_data, held_out
 from headway.jobs.run_folder import Paths
@@ -43,7 +44,7 @@ def calibrate(
     out: str | Path,
     data: Paths | None = None,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
 ) -> Calibration:
     """Writes the model folder `out`, whose logits are those of `model` divided by one number, fitted on `data` or, for
@@ -54,6 +55,8 @@ def calibrate(
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: the weights are int8; calibrate the model before conversion, then convert")
     task = bundle.find_task()
+    if getattr(task, "problem_type", None) == "regression":
+        raise ConfigError(f"{model}: it predicts numbers, not probabilities that a temperature could calibrate")
     if not data and held_out(folder) is None:
         raise ConfigError(f"{model}: give data that the model was not trained on, after OUT")
     rows, _ = evaluation_data(bundle, data, columns=columns, encoding=encoding)
@@ -66,6 +69,7 @@ def calibrate(
     power = minimum(loss)
     found = Calibration(exp(power), before=loss(0.0), after=loss(power))
     apply_temperature(bundle.model, found.temperature)
+    task.apply_temperature(found.temperature)
     save_along(bundle, folder, target)
     return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.checkpoints import save_text
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
@@ -27,9 +28,11 @@ def write_card(
     report: Report,
     data: Dataset,
     cut: list[str],
+    warnings: list[str],
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())
     signature = bundle.task.signature() if bundle.task is not None else ""
+    begun = f"started from {plain(Path(plan.start).name)}" if plan.start else "trained from scratch"
     lines = [
         "---",
         "library_name: headway",
@@ -37,7 +40,7 @@ def write_card(
         "---",
         f"# A model for `{plan.task}`",
         "",
-        f"{count:,} parameters, {'started from ' + Path(plan.start).name if plan.start else 'trained from scratch'}, "
+        f"{count:,} parameters, {begun}, "
         f"recipe `{plan.recipe}`, {result.steps:,} steps in {result.seconds / 60:.1f} minutes.",
         "",
         "## Data",
@@ -50,8 +53,9 @@ def write_card(
         "",
         "| score | value |",
         "|---|---|",
-        *[f"| {name} | {value:.4f} |" for name, value in scores.items()],
+        *[f"| {plain(name)} | {value:.4f} |" for name, value in scores.items()],
         *(["", f"Signature: `{signature}`"] if signature else []),
+        *[line for warning in warnings for line in ("", f"**Warning:** {plain(warning)}.")],
         "",
         "## Use",
         "```",
@@ -67,4 +71,4 @@ def write_card(
 
 def plain(text: str) -> str:
     """Escapes names of files, columns and labels, so that they are never read as HTML, a table or a link."""
-    return re.sub(r"([\[\]|`])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return re.sub(r"([\[\]|`])", r"\\\1", html.escape(printable(" ".join(text.split())), quote=False))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from headway.bundle import Bundle
+from headway.checkpoints import save_text
 from headway.errors import InputError
 from headway.generation import GenerationSettings, Token, generate
 from headway.models.protocol import Model
@@ -34,7 +37,7 @@ class Conversation:
         self.context = self.model.max_context
         self.window = options.get("overflow") == "window"
         self.bos = not isinstance(bundle.task, Generate) or bundle.task.wrapped
-        self.system = [] if system is None else [{"role": "system", "content": system}]
+        self.set_system(system)
         self.messages: list[dict[str, str]] = []
         stops = () if self.tokenizer.chat_template else PLAIN_STOPS
         files = {name: value for name, value in bundle.generation.options.items() if name not in NOT_IN_CHAT}
@@ -44,8 +47,29 @@ class Conversation:
         self.settings = settings_from({**defaults, **options}, self.tokenizer)
         self.turn = 0
 
+    def set_system(self, text: str | None) -> None:
+        """The system message, from the next answer on; None or an empty text: without one."""
+        self.system = [{"role": "system", "content": text}] if text else []
+
     def reset(self) -> None:
         self.messages = []
+
+    def undo(self) -> str:
+        """Removes the last message of the user, which is returned, with its answer."""
+        if not self.messages:
+            raise InputError("there is no message to take back")
+        *self.messages, asked, _ = self.messages
+        return asked["content"]
+
+    def retry(self, *, on_text: Callable[[str], None] | None = None) -> str:
+        """Another answer to the last message."""
+        return self.say(self.undo(), on_text=on_text)
+
+    def save(self, path: str | Path) -> int:
+        """Writes the conversation as a line of the file that `headway train chat` reads. Returns its messages."""
+        messages = [*self.system, *self.messages]
+        save_text(Path(path), json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
+        return len(messages)
 
     def say(self, text: str, *, on_text: Callable[[str], None] | None = None) -> str:
         """The assistant's answer; `on_text` receives it in pieces. An interrupt ends it; the pieces so far are kept."""

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from headway.bundle import Bundle, load
-from headway.checkpoints import resolve, save_json
+from headway.checkpoints import resolve, save_bytes, save_json
+from headway.checkpoints.header import PICKLE_SUFFIXES, read_bounded
+from headway.checkpoints.word2vec import is_word2vec
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import read_lines
 from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
-from headway.errors import ConfigError, InputError
+from headway.errors import CheckpointError, ConfigError, InputError
+from headway.files import is_present
 from headway.generation import GenerationSettings, generate
+from headway.jobs.import_elmo import import_elmo, weights_file
+from headway.jobs.import_whisper import import_whisper
 from headway.jobs.run_folder import require_writable
+from headway.preprocess.processor import MAX_BYTES
 
 REPORT = "certificate.json"
 COPIED = ("generation_config.json", "chat_template.jinja")  # files that a bundle does not write itself
@@ -26,6 +33,9 @@ WINDOW = 256  # tokens of one forward pass
 TOKENS = 2048  # of the built-in text
 ANSWER = 32  # tokens of a generated target
 IMAGES = 16
+ANY_SIZE = 96, 128  # height and width of a picture, for a model that takes any
+SOUNDS = 2
+FRAMES = 200  # of a sound, for a model that reads any length
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,43 @@ class Probe:
 
 
 def convert(
-    model: str | Path, out: str | Path, *, to: str, group: int | None = None, text: str | Path | None = None
+    model: str | Path,
+    out: str | Path,
+    *,
+    to: str | None = None,
+    group: int | None = None,
+    text: str | Path | None = None,
+    allow_pickle: bool = False,
+    vocabulary: str | Path | None = None,
 ) -> ConversionReport:
-    """Writes the model folder `out` with weights in the format `to`, and the report as certificate.json."""
-    folder, out = resolve(model), new_folder(out)
+    """Writes the model folder `out` with weights in the format `to`, and the report as certificate.json. `model` may
+    also be a folder of ELMo's published files, whose weights are in HDF5; a file of word vectors; or a `.pt` file of
+    OpenAI's Whisper, which is a pickle and opened only if `allow_pickle` is set; `vocabulary` is its rank file."""
+    if weights_file(Path(model)) is not None:
+        with TemporaryDirectory(prefix="headway-") as work:
+            folder = import_elmo(Path(model)).save(work)
+            return _convert(folder, new_folder(out), to=to or "fp32", group=group, text=text)
+    if to is None:
+        raise ConfigError("convert needs the new type of the weights: --to int8, bf16, fp16 or fp32")
+    if is_word2vec(Path(model)):
+        return _convert(Path(model), new_folder(out), to=to, group=group, text=text)
+    if Path(model).suffix in PICKLE_SUFFIXES and Path(model).is_file():
+        if not allow_pickle:
+            raise CheckpointError(
+                f"{model}: a pickle, which can run code when it is opened. If you trust its source, allow it "
+                "(--allow-pickle): its weights alone are then read, in a process of its own"
+            )
+        out = new_folder(out)
+        with TemporaryDirectory(prefix="headway-") as work:
+            given = None if vocabulary is None else Path(vocabulary)
+            folder = import_whisper(Path(model), Path(work), vocabulary=given)
+            return _convert(folder, out, to=to, group=group, text=text)
+    if allow_pickle or vocabulary is not None:
+        raise ConfigError(f"{model}: --allow-pickle and --vocabulary are for .pt files of OpenAI's Whisper")
+    return _convert(resolve(model), new_folder(out), to=to, group=group, text=text)
+
+
+def _convert(folder: Path, out: Path, *, to: str, group: int | None, text: str | Path | None) -> ConversionReport:
     before, after = load(folder), _loaded(folder, to, group)
     report = compare(before, after, text=text)
     save_along(after, folder, out)
@@ -49,7 +92,7 @@ def convert(
 
 
 def new_folder(out: str | Path) -> Path:
-    if (Path(out) / "config.json").exists():
+    if is_present(Path(out) / "config.json"):
         raise ConfigError(f"{out}: already holds a model; name a folder that is new or empty")
     require_writable(Path(out))
     return Path(out)
@@ -59,8 +102,8 @@ def save_along(bundle: Bundle, folder: Path, out: Path) -> None:
     """Saves the bundle into `out`, with the files of its old folder that a bundle does not write."""
     bundle.save(out)
     for name in COPIED:
-        if (folder / name).is_file() and not (out / name).exists():
-            (out / name).write_bytes((folder / name).read_bytes())
+        if is_present(folder / name) and not is_present(out / name):
+            save_bytes(out / name, read_bounded(folder / name, limit=MAX_BYTES))
 
 
 def _loaded(folder: Path, to: str, group: int | None) -> Bundle:
@@ -74,7 +117,9 @@ def _loaded(folder: Path, to: str, group: int | None) -> Bundle:
 def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) -> ConversionReport:
     """Compares the outputs of both models on the same text: a file, or the built-in manual."""
     texts, source = paragraphs(text)
-    if before.model.reads_source:
+    if before.model.inputs == "audio":
+        probes, source = _sounds(before), f"{SOUNDS} sounds of noise"
+    elif before.model.reads_source:
         probes = _generated_targets(before, texts, given=text is not None)
     elif before.model.inputs == "text":
         probes = _texts(before, texts, given=text is not None)
@@ -88,6 +133,8 @@ def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) ->
             comparison.add_logits(*sides, targets=probe.targets)
         else:
             comparison.add_vectors(*sides)
+        if before.model.head_kind == "detect":
+            comparison.add_boxes(*(_boxes(bundle, probe.inputs) for bundle in (before, after)))
     if not comparison.compared:
         raise InputError(f"{text}: too short to measure on; give a longer text")
     return comparison.report(
@@ -146,9 +193,23 @@ def _generated_targets(bundle: Bundle, texts: Sequence[str], *, given: bool) -> 
 
 
 def _images(bundle: Bundle) -> Iterator[Probe]:
-    embedding = cast(Any, bundle.config).embedding
-    noise = torch.Generator().manual_seed(0)
-    yield Probe({"pixel_values": torch.randn(IMAGES, embedding.channels, *embedding.image, generator=noise)})
+    front = cast(Any, bundle.model.parts[0].model.config).embedding
+    noise, size = torch.Generator().manual_seed(0), getattr(front, "image", ANY_SIZE)
+    yield Probe({"pixel_values": torch.randn(IMAGES, front.channels, *size, generator=noise)})
+
+
+def _sounds(bundle: Bundle) -> Iterator[Probe]:
+    """Noise as features, with the targets that the model generates before the conversion."""
+    embedding, start = cast(Any, bundle.config).encoder.embedding, bundle.model.start_id
+    assert start is not None
+    noise, settings = torch.Generator().manual_seed(0), GenerationSettings(max_new_tokens=ANSWER)
+    frames = embedding.max_length or FRAMES
+    for _ in range(SOUNDS):
+        features = torch.randn(frames, embedding.bins, generator=noise).cumsum(0).div(frames**0.5).clamp(-1, 1)
+        features = features.to(next(bundle.model.parameters()).dtype)
+        answer = generate(cast(Any, bundle.model), [[start]], settings, sources=[features])[0][0].ids
+        inputs = {"input_features": features.T[None], "decoder_input_ids": torch.tensor([[start, *answer[:-1]]])}
+        yield Probe(inputs, torch.tensor(answer))
 
 
 def _encoded(bundle: Bundle, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
@@ -167,13 +228,20 @@ def _first_ids(bundle: Bundle) -> list[int]:
 
 def _output(bundle: Bundle, inputs: dict[str, Tensor]) -> Tensor:
     """(position, choice) logits, or (text, width) for a model that gives vectors."""
-    inputs = {name: tensor.to(bundle.device) for name, tensor in inputs.items()}
-    if "pixel_values" in inputs:
-        inputs["pixel_values"] = inputs["pixel_values"].to(next(bundle.model.parameters()).dtype)
-    if bundle.model.shape == "recurrent":
-        logits = bundle.model(inputs["input_ids"], decoder_ids=inputs["decoder_input_ids"]).logits
-    else:
-        logits = bundle.logits(**inputs)
+    logits = bundle.logits(**_for_model(bundle, inputs))
     if not bundle.model.gives_logits:
         logits = logits.mean(1)  # over the tokens
     return logits.flatten(0, -2).float().cpu()
+
+
+def _boxes(bundle: Bundle, inputs: dict[str, Tensor]) -> Tensor:  # (query, 4)
+    return bundle.boxes(**_for_model(bundle, inputs)).flatten(0, -2).float().cpu()
+
+
+def _for_model(bundle: Bundle, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """On the model's device, numbers in its data type."""
+    inputs = {name: tensor.to(bundle.device) for name, tensor in inputs.items()}
+    for name in ("pixel_values", "input_features"):
+        if name in inputs:
+            inputs[name] = inputs[name].to(next(bundle.model.parameters()).dtype)
+    return inputs

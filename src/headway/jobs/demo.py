@@ -27,20 +27,24 @@ def run_demo(out: Path, *, say: Say) -> dict[str, float]:
     if (out / "training").exists():
         say(f"removing the earlier demo in {out}")
         shutil.rmtree(out)
-    say("Headway demo: train a small Transformer to convert written dates to ISO 8601.\n")
+    say("Headway demo: train a small Transformer to convert written dates to ISO 8601.")
+    say("")
     exact = {"vocab": 300, "label_smoothing": 0.0}  # each input has one right answer
     plan = make_plan("translate", steps=STEPS, settings={"eval_every": STEPS // 2, "save_every": "1m", **exact})
     trained = run_plan(plan, out, callbacks=[progress(plan)], say=say)
     if trained.result.exit_code:
         raise SystemExit(trained.result.exit_code)
     scores = evaluate(trained.bundle, beams=1)
-    say(f"\n{scores['exact']:.1%} of 1,000 unseen dates exactly right (BLEU {scores['bleu']:.1f})\n")
+    say("")
+    say(f"{scores['exact']:.1%} of 1,000 unseen dates exactly right (BLEU {scores['bleu']:.1f})")
+    say("")
     width = max(map(len, INPUTS))
     for text, answer in zip(INPUTS, trained.bundle(INPUTS), strict=True):
         say(f"  {text:<{width}}  →  {answer}")
     explained = explain(trained.bundle, INPUTS[0])
     explained.draw("alignment", path=out / "alignment.png")
-    say(f"\nCross-attention of one answer:  {out / 'alignment.png'}")
+    say("")
+    say(f"Cross-attention of one answer:  {out / 'alignment.png'}")
     say(f"Every number of that answer:    {explained.save(out / 'explain.html')}  (open it in a browser)")
     say(f"Done in {(time.monotonic() - began) / 60:.1f} minutes. Try next:")
     say(f"  headway run {out} 'christmas eve'          an input unlike the training data")

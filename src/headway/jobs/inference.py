@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,11 @@ from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.row import Row
 from headway.distributed import World, init_distributed
 from headway.errors import InputError
-from headway.jobs.run_folder import PLAN, Paths, listed
-from headway.tasks.distributed import chunks, distributed_map, use_ranks, world_size
+from headway.files import is_present
+from headway.jobs.columns import Columns, columns_for
+from headway.jobs.run_folder import PLAN, Paths, listed, run_file
+from headway.printable import printable, printable_json
+from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
 from headway.tasks.task import Task
 
 CHUNK = 64  # inputs of one call of the task
@@ -38,16 +42,19 @@ def evaluate(
     model: str | Path | Bundle,
     data: Paths | None = None,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     beams: int | None = None,
+    judge: str | Path | None = None,
+    reference: str | Path | None = None,
 ) -> dict[str, float]:
     """The scores of the model's task on files (of a folder: its test part), or on the held-out part of the run that
     trained it; a model that was not trained here is evaluated on the built-in test data. `beams` is the beam width of
-    tasks that generate text for it."""
-    found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams)
+    tasks that generate text for it; `judge` a model of classify-image that judges drawn pictures; `reference` the model
+    that rewards of preferences are relative to (chat)."""
+    found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams, judge=judge, reference=reference)
     for line in found.truncated:
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(printable(line), stacklevel=2)
     return found.scores
 
 
@@ -59,28 +66,43 @@ class Evaluation:
     data: str
     search: str  # empty: no text was generated
     truncated: list[str]  # a line for each part of the examples
+    by_label: dict[str, dict[str, float]] | None = None  # with a report
+    report: str = ""  # the folder of the report
 
     def to_dict(self) -> dict[str, Any]:
         count = {"characters": self.characters} if self.characters else {"examples": self.examples}
         facts = {**count, "data": self.data, "search": self.search, "truncated": self.truncated}
+        facts |= {"labels": self.by_label, "report": self.report}
         return {**self.scores, **{name: value for name, value in facts.items() if value}}
 
     def lines(self) -> list[str]:
         count = f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
-        return [*score_lines(self.scores), ", ".join(filter(None, [f"on {count} of {self.data}", self.search]))]
+        lines = [*score_lines(self.scores), ", ".join(filter(None, [f"on {count} of {self.data}", self.search]))]
+        if self.by_label is not None:
+            from headway.jobs.report import label_lines
+
+            lines += ["", *label_lines(self.by_label), "", f"report in {self.report}"]
+        return lines
 
 
 def evaluation(
     model: str | Path | Bundle,
     data: Paths | None = None,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     beams: int | None = None,
+    judge: str | Path | None = None,
+    report: str | Path | None = None,
+    reference: str | Path | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Evaluation:
-    """`evaluate`, with what was evaluated and how."""
+    """`evaluate`, with what was evaluated and how; `report` is a folder to write a report to; `say` receives lines of
+    progress where it takes minutes."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
+    if reference is not None:
+        task.set_reference(load(reference).model)
     options = {} if beams is None else {"beams": beams}
     search = task.search(bundle.model, **options)
     rows, name = evaluation_data(bundle, data, columns=columns, encoding=encoding)
@@ -93,38 +115,82 @@ def evaluation(
             yield row
 
     with task.count_truncation() as counter:
-        scores = task.evaluate(bundle.model, counted(), **options)
-    return Evaluation(scores, **counts, data=name, search=search, truncated=counter.summary())
+        if report is not None:
+            scores, labels = _reported(task.predictions(bundle.model, counted()), Path(report))
+        else:
+            scores, labels = task.evaluate(bundle.model, counted(), **options), None
+        if task.draws:
+            from headway.jobs.judges import picture_scores
+
+            scores |= picture_scores(bundle, list(rows()), run=held_out(bundle.folder), judge=judge, say=say)
+        elif judge is not None:
+            raise InputError(f"judge is for tasks that draw; task {task.name} does not")
+    require_finite(scores)
+    return Evaluation(
+        scores, **counts, data=name, search=search, truncated=counter.summary(), by_label=labels,
+        report=str(report or ""),
+    )  # fmt: skip
+
+
+def _reported(predictions: Any, folder: Path) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Scores, overall and of each label, after the main process has written the report."""
+    from headway.jobs.report import by_label, write_report
+
+    if is_first_rank():
+        write_report(predictions, folder)
+    return predictions.scores(), by_label(predictions)
+
+
+def require_finite(scores: Mapping[str, float]) -> None:
+    """Raises if a score is not a number: the model's outputs are not finite, or there was nothing to score."""
+    wrong = [name for name, value in scores.items() if not math.isfinite(value)]
+    if wrong:
+        raise InputError(
+            f"{wrong[0]} is {scores[wrong[0]]}, which is no score: the outputs of the model are not finite numbers, or "
+            "the data has nothing to score"
+        )
 
 
 def evaluation_data(
-    bundle: Bundle, data: Paths | None, *, columns: Mapping[str, str] | None, encoding: str | None
+    bundle: Bundle, data: Paths | None, *, columns: Columns | None, encoding: str | None
 ) -> tuple[RowReader, str]:
     """The rows to evaluate a model on, and their name."""
     task = bundle.find_task()
+    if task.own_job:
+        from headway.jobs.vectors import questions
+
+        return questions(bundle, data, encoding=encoding)
     if data:
         given = open_for(task, data, columns=columns, encoding=encoding)
         return given.test, given.name
     run = held_out(bundle.folder)
     if run is not None:
-        return run.valid, f"the held-out part of {run.name}"
+        valid = run.valid
+        return lambda: (
+            row for row in valid() if task.judges(row)
+        ), f"the held-out part of {run.name}{task.judging_note}"
     built_in = open_builtin(task.builtin)
     return built_in.test, built_in.name
 
 
 def held_out(folder: Path | None) -> Dataset | None:
     """The data of the run in this folder; None if the folder holds no run. Imports the training settings when used."""
-    if folder is None or not (folder / "training" / PLAN).exists():
+    if folder is None or not is_present(run_file(folder, PLAN)):
         return None
     from headway.jobs.run_config import open_data, saved_plan
 
     return open_data(saved_plan(folder))
 
 
-def open_for(task: Task, data: Paths, *, columns: Mapping[str, str] | None, encoding: str | None) -> Dataset:
+def open_for(task: Task, data: Paths, *, columns: Columns | None, encoding: str | None) -> Dataset:
     """Opens data files for a trained model's task."""
     return open_files(
-        listed(data), fields=task.fields, columns=columns or {}, encoding=encoding, running=task.running_text
+        listed(data),
+        fields=task.row_fields,
+        optional=task.optional_row_fields,
+        columns=columns_for(columns, task),
+        encoding=encoding,
+        running=task.running_text,
     )
 
 
@@ -132,7 +198,7 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
     """Yields (input, answer) pairs in order. Inputs are predicted in batches; input i uses seed + i."""
     bundle = model if isinstance(model, Bundle) else load(model)
     task = bundle.find_task()
-    ready = [task.parse_input(given) if isinstance(given, str) else given for given in inputs]
+    ready = [each for given in inputs for each in (task.parse_inputs(given) if isinstance(given, str) else [given])]
 
     def work(start: int) -> list[Any]:
         seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
@@ -145,7 +211,19 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
 
     for starts in chunks(range(0, len(ready), CHUNK), world_size()):
         for start, answers in distributed_map(starts, work):
+            for number, answer in enumerate(answers, start + 1):
+                if not _is_finite(answer):
+                    raise InputError(f"input {number}: the outputs of the model are not finite numbers, so no answer")
             yield from zip(ready[start : start + CHUNK], answers, strict=True)
+
+
+def _is_finite(answer: Any) -> bool:
+    """Whether every number of an answer is finite."""
+    if isinstance(answer, dict):
+        return all(map(_is_finite, answer.values()))
+    if isinstance(answer, list | tuple):
+        return all(map(_is_finite, answer))
+    return not isinstance(answer, float) or math.isfinite(answer)
 
 
 def generates(bundle: Bundle) -> bool:
@@ -157,18 +235,28 @@ def format_answer(answer: Any) -> str:
     """An answer as text for the terminal."""
     if isinstance(answer, str):
         return answer
+    if isinstance(answer, dict) and "segments" in answer:
+        return str(answer["text"])
     if is_generated(answer):
         return str(answer["text"])
+    if isinstance(answer, list) and answer and all(map(is_neighbour, answer)):
+        width = max(len(each["word"]) for each in answer)
+        return "\n".join(f"{each['word']:<{width}}  {each['cosine']:.4f}" for each in answer)
     if isinstance(answer, list) and answer and all(map(is_generated, answer)):
         return "\n".join(f"[{number}] {each['text']}" for number, each in enumerate(answer, 1))
     if isinstance(answer, list) and len(answer) > FEW and all(isinstance(item, float) for item in answer):
         return f"{len(answer)} numbers: {' '.join(f'{item:.4f}' for item in answer[:FEW])} … (all of them: --json)"
-    return json.dumps(answer, ensure_ascii=False)
+    return printable_json(json.dumps(answer, ensure_ascii=False))
 
 
 def is_generated(answer: Any) -> bool:
     """Whether it is one generated text with its details."""
     return isinstance(answer, dict) and "finished_by" in answer
+
+
+def is_neighbour(answer: Any) -> bool:
+    """Whether it is a word with its cosine."""
+    return isinstance(answer, dict) and answer.keys() == {"word", "cosine"}
 
 
 def unmatched(answer: Any) -> int:

@@ -11,6 +11,7 @@ from torch import nn
 from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
+from headway.errors import CheckpointError
 from headway.files import sha256
 from headway.models.config import StackConfig
 from headway.preprocess.processor import Processor
@@ -21,7 +22,7 @@ def model_info(name: str | Path) -> dict[str, Any]:
     bundle = load(folder)
     model = bundle.model
     total = sum(p.numel() for p in weight_tensors(model))
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in (".safetensors", ".json")]
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".json")]
     return {
         "family": bundle.family,
         "shape": model.shape,
@@ -35,22 +36,26 @@ def model_info(name: str | Path) -> dict[str, Any]:
         "memory_bytes": weight_bytes(model),
         "tokenizer": _tokenizer(bundle.processor),
         "pictures": None if bundle.processor.image is None else bundle.processor.image.describe(),
+        "sound": None if bundle.processor.audio is None else bundle.processor.audio.describe(),
         "generation": bundle.generation.describe(),
         "task": None if bundle.task is None else bundle.task.name,
-        "files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
+        "about": None if bundle.task is None else bundle.task.about(),
+        "files": {path.name: _file_facts(path) for path in files},
     }
 
 
 def info_lines(facts: dict[str, Any]) -> list[str]:
     out = [f"family      {facts['family']} ({facts['shape']})"]
     if facts["task"]:
-        out.append(f"task        {facts['task']}")
+        out.append(f"task        {facts['task']}" + (f": {facts['about']}" if facts["about"] else ""))
     for name, stack in facts["stacks"].items():
         out.append(f"{name:<11} {stack}")
     out.append(f"head        {facts['head'] or 'none: outputs hidden states'}")
     out.append(f"vocabulary  {facts['vocabulary'] or 'none'}; tokenizer {facts['tokenizer'] or 'none'}")
     if facts["pictures"]:
         out.append(f"pictures    {facts['pictures']}")
+    if facts["sound"]:
+        out.append(f"sound       {facts['sound']}")
     if facts["generation"]:
         out.append(f"generation  {facts['generation']}")
     out.append(f"context     {facts['context'] or 'no limit'}")
@@ -66,6 +71,13 @@ def _tokenizer(processor: Processor) -> str | None:
     if processor.tokenizer_error is not None:
         return f"not read: {processor.tokenizer_error}"
     return None if processor.tokenizer is None else f"{len(processor.tokenizer):,} tokens"
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    try:
+        return {"bytes": path.stat().st_size, "sha256": sha256(path, inside=path.parent)}
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _stack(config: StackConfig) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headway.bundle import Bundle
-from headway.checkpoints import read_json
 from headway.data.read import read
 from headway.data.row import Row
 from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.data.text_reader import read_lines
 from headway.errors import DataError, InputError
-from headway.jobs.run_folder import PLAN
+from headway.jobs.columns import Columns, columns_for
+from headway.jobs.run_folder import PLAN, read_run_json
 from headway.tasks.task import Task
 
 TABLES = DATA_SUFFIXES - {".txt"}
@@ -22,18 +21,20 @@ SAMPLE = 50  # lines by which a text file with tabs is recognised as a table
 
 
 def read_inputs(
-    path: Path, bundle: Bundle, *, columns: Mapping[str, str] | None = None, encoding: str | None = None
+    path: Path, bundle: Bundle, *, columns: Columns | None = None, encoding: str | None = None
 ) -> list[Any]:
     """The inputs of the model's task in a file. Columns of a table are found as for training: those given, those of the
     run that trained the model, or by name and content; columns with targets are left out."""
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; give a file' if path.is_dir() else 'no such file'}")
     task = bundle.find_task()
-    if not task.reads_text or not is_table(path, task, encoding=encoding):
+    if not is_table(path, task, encoding=encoding):
         if columns:
             raise InputError(f"{path}: --{next(iter(columns))} names a column, but this file is read line by line")
         return [line for _, line in read_lines(path, encoding=encoding)]
-    rows = _rows(path, task, columns=dict(columns or {}), trained=_columns_of_run(bundle.folder), encoding=encoding)
+    also = ("text",) if takes_texts(task) else ()
+    chosen = columns_for(columns, task, also=also)
+    rows = _rows(path, task, columns=chosen, trained=_columns_of_run(bundle.folder), encoding=encoding)
     single = all(name in row.fields for row in rows for name in task.input_fields)
     return [task.model_input(row) if single else row.fields["text"] for row in rows]
 
@@ -42,8 +43,15 @@ def is_table(path: Path, task: Task, *, encoding: str | None) -> bool:
     """By its suffix; a text file is one if the task has several fields and every line has a tab."""
     if bare_suffix(path) in TABLES:
         return True
+    if not task.reads_text:
+        return False
     lines = [line for _, line in islice(read_lines(path, encoding=encoding), SAMPLE)]
     return len(task.fields) > 1 and not task.running_text and bool(lines) and all("\t" in line for line in lines)
+
+
+def takes_texts(task: Task) -> bool:
+    """Whether an input may be one text."""
+    return task.input_fields in (("text",), ("a", "b"))
 
 
 def _rows(
@@ -51,15 +59,14 @@ def _rows(
 ) -> list[Row]:
     """With every field of the task, else with the fields of an input alone; a task that takes a text or a pair of texts
     (embed) also reads a table of texts."""
-    attempts = [(fields, chosen) for fields in (task.fields, task.input_fields) for chosen in (trained, {})]
-    attempts.append((("text",), {}))
+    attempts = [(fields, chosen) for fields in (task.row_fields, task.input_fields) for chosen in (trained, {})]
+    attempts += [(("text",), {})] if takes_texts(task) else []
     problem: DataError | None = None
     for fields, chosen in attempts:
-        if fields == ("text",) and task.input_fields not in (("text",), ("a", "b")):
-            continue
-        wanted = {name: column for name, column in {**chosen, **columns}.items() if name in fields}
+        optional = task.optional_row_fields
+        wanted = {name: column for name, column in {**chosen, **columns}.items() if name in (*fields, *optional)}
         try:
-            return list(read(path, fields=fields, columns=wanted, encoding=encoding))
+            return list(read(path, fields=fields, optional=optional, columns=wanted, encoding=encoding))
         except DataError as error:
             problem = problem if problem is not None and fields != task.input_fields else error
     assert problem is not None
@@ -67,6 +74,6 @@ def _rows(
 
 
 def _columns_of_run(folder: Path | None) -> dict[str, str]:
-    path = None if folder is None else folder / "training" / PLAN
-    columns = read_json(path).get("columns") if path is not None and path.exists() else None
+    plan = None if folder is None else read_run_json(folder, PLAN)
+    columns = None if plan is None else plan.get("columns")
     return dict(columns) if isinstance(columns, dict) else {}

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from headway.checkpoints import read_json
-from headway.errors import ConfigError, did_you_mean
+from headway.checkpoints.header import read_given_json
+from headway.errors import CheckpointError, ConfigError, did_you_mean
+from headway.files import open_file
 from headway.validation import from_dict
 
 OTHER_NAMES = {  # names of the same setting in other libraries
@@ -49,9 +50,10 @@ def from_file(path: Path) -> dict[str, Any]:
     """Settings from a JSON or TOML file, by section or by bare name."""
     try:
         if path.suffix == ".toml":
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        return read_json(path)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            with open_file(path) as file:
+                return tomllib.load(file)
+        return read_given_json(path)
+    except (OSError, CheckpointError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not readable as settings: {error}") from error
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,22 +19,31 @@ from headway import tasks
 from headway.bundle import Bundle, load
 from headway.checkpoints import TensorFiles, read_json, save_json
 from headway.data.check import Checker
+from headway.data.columns import listing
 from headway.data.dataset import Dataset
 from headway.data.report import Report
 from headway.data.row import Row
-from headway.errors import ConfigError, HeadwayError, TrainingError
+from headway.data.store_writer import has_progress
+from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
+from headway.files import is_present
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
-from headway.jobs.run_config import Plan, make_plan, open_data, unusual_settings
-from headway.jobs.run_folder import INITIAL, PLAN, SCORES, Paths, require_writable
+from headway.jobs.columns import Columns
+from headway.jobs.cost import Estimator, RowSample, Workload
+from headway.jobs.run_config import Plan, complete, make_plan, open_data, unusual_settings
+from headway.jobs.run_folder import INITIAL, PLAN, SCORES, Paths, read_run_json, require_writable, run_file
+from headway.memory import return_freed_memory
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
 from headway.preprocess.processor import Processor
 from headway.tasks.batches import ExampleSource, StreamSource, encoded_ahead, prepare
 from headway.tasks.task import Task
+from headway.training.nonfinite import is_out_of_memory
 from headway.training.settings import Settings
 
-TIMED = 32  # examples of the batch whose gradients are timed
+EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
+EXAMPLES = "examples"  # in a run's training/: the store of prepared examples
+HELD_OUT = "held-out"  # as EXAMPLES, of the held-out rows, where a reference model is needed
 
 Say = Callable[[str], None]
 
@@ -45,11 +54,12 @@ class Prepared:
 
     bundle: Bundle
     source: ExampleSource | StreamSource
+    plan: Plan
     report: Report | None = None
 
 
 def refuse_existing(folder: Path) -> None:
-    if (folder / "training" / PLAN).exists():
+    if is_present(run_file(folder, PLAN)):
         raise ConfigError(
             f"{folder}: holds an earlier run; resume it (--resume, headway.resume) or choose another output folder"
         )
@@ -58,29 +68,30 @@ def refuse_existing(folder: Path) -> None:
 
 @contextmanager
 def removed_unless_started(folder: Path, *, is_new: bool) -> Iterator[None]:
-    """Context in which a run cannot start if an error of Headway's is raised: a folder it has created is removed."""
+    """Context in which a run cannot start if an error of Headway's is raised: a folder it has created is removed. If
+    the disk is full, prepared examples stay for another try."""
     remove = is_new and not folder.exists()
     try:
         yield
-    except HeadwayError:
-        if remove:
+    except HeadwayError as error:
+        if remove and not (isinstance(error, DiskError) and has_progress(run_file(folder, EXAMPLES))):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def require_initial_weights(folder: Path) -> None:
     """Raise unless the weights of a run without states are those before its first step."""
-    path = folder / "training" / INITIAL
-    changed = path.exists() and read_json(path) != TensorFiles(folder).checksums()
-    if changed or (folder / "training" / SCORES).exists():
+    initial = read_run_json(folder, INITIAL)
+    if initial != TensorFiles(folder).checksums() or is_present(run_file(folder, SCORES)):
         raise TrainingError(
             f"{folder}: its states are gone (training/state-*) and its weights are trained ones, so the run cannot be "
             "repeated from its start. Restore a state, or start a new run in another folder"
         )
 
 
-def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bool) -> Prepared:
-    """Writes model, tokenizer, task, plan and prepared examples to the folder, or loads them from it, and reports."""
+def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bool, ranks: int = 1) -> Prepared:
+    """Writes model, tokenizer, task, plan and prepared examples to the folder, or loads them from it, and reports. The
+    micro-batches of a new run are fitted to the memory there is."""
     settings = plan.settings()
     if resume:
         bundle = load(folder)
@@ -89,28 +100,33 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
         bundle = initial_bundle(plan, data)
         bundle.model.eval()
     task, rows = bundle.find_task(), data.train()
-    checker = Checker(limits=task.length_limits())
+    task.start_training()
+    if task.uses_reference:
+        task.set_reference(bundle.model, check=partial(require_initial_weights, folder) if resume else None)
+    checker = task.checker()
     source = make_source(task, data, folder, settings=settings, say=say, checker=checker, rows=rows)
+    if task.uses_reference:
+        task.set_reference(None)  # stored: from here on the weights change
+    report = finish_report(checker, rows, data, task=task, settings=settings)
+    plan = estimated(plan, bundle, Workload.of_source(source, settings), report=report, ranks=ranks, fit=not resume)
     if not resume:
         bundle.save(folder)
         bundle.set_folder(folder, read_json(folder / "config.json"))
-        save_json(folder / "training" / INITIAL, TensorFiles(folder).checksums())
-        save_json(folder / "training" / PLAN, dataclasses.asdict(plan))
-    report = finish_report(checker, rows, data, settings=plan.settings())
-    report.extra |= estimate(plan, bundle, sample=source.first_examples(TIMED), examples=len(source))
+        save_json(run_file(folder, INITIAL), TensorFiles(folder).checksums())
+        save_json(run_file(folder, PLAN), dataclasses.asdict(plan))
     for line in [f"{plan.task}, recipe {plan.recipe}", *report.summary()]:
         say(line)
-    return Prepared(bundle, source, report)
+    return Prepared(bundle, source, plan, report)
 
 
 def initial_bundle(plan: Plan, data: Dataset) -> Bundle:
     """The untrained model with its task: from scratch, or adapted from the model it starts from."""
-    kind = tasks.find(plan.task)
+    kind = tasks.find(plan.task).variant(plan.options)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
     task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
     if start is not None:
         model = task.adapt(start.model)
-        dropped = ("id2label", "label2id", "num_labels", *SEARCH_KEYS)  # this task decides them
+        dropped = ("id2label", "label2id", "num_labels", "problem_type", *SEARCH_KEYS)  # this task decides them
         foreign = {key: value for key, value in start.foreign.items() if key not in dropped}
         task.generation_defaults = start.generation.tokens_only()
         return Bundle(
@@ -136,9 +152,12 @@ def make_source(
     """The examples of `rows` (the training rows unless given), prepared in the run's folder or opened from it."""
     key = json.dumps([data.fingerprint, task.name, task.to_dict(), task.tokenizer.digest if task.tokenizer else ""])
     store = prepare(
-        task, data.train() if rows is None else rows, folder / "training" / "examples", key=key,
+        task, data.train() if rows is None else rows, run_file(folder, EXAMPLES), key=key,
         progress=_counting(say), say=say, checker=checker,
     )  # fmt: skip
+    if task.uses_reference:
+        with task.count_truncation():
+            task.use_held_out(prepare(task, data.valid(), run_file(folder, HELD_OUT), key=key, say=say))
     if task.stream:
         context = cast(Any, task).context
         return StreamSource(
@@ -174,7 +193,7 @@ def check(
     size: str | None = None,
     recipe: str | None = None,
     valid: Paths | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -196,73 +215,75 @@ def check(
 
 def check_plan(plan: Plan) -> Report:
     """Reports on the data and on what training needs, in one pass over the data and a few gradients."""
+    return check_data(*completed(plan))[0]
+
+
+def completed(plan: Plan) -> tuple[Plan, Dataset]:
     data = open_data(plan).load()
+    return complete(plan, data), data
+
+
+def check_data(plan: Plan, data: Dataset) -> tuple[Report, Plan]:
+    """The report, and the plan with the micro-batches that fit."""
     bundle = initial_bundle(plan, data)
-    task = bundle.find_task()
-    checker, sample, sampled = Checker(limits=task.length_limits()), list[Any](), 0
-    rows = data.train()
+    task, settings, rows = bundle.find_task(), plan.settings(), data.train()
+    if task.uses_reference:
+        task.set_reference(bundle.model.eval())
+    checker, sample = task.checker(), RowSample(settings)
     for row in encoded_ahead(task, rows):
-        checker.add(row, task.token_lengths(row))
-        if len(sample) < TIMED:
-            sampled += len(row.fields["text"]) if row.fields.get("running") else 1
-            sample += task.examples(row)
-    report = finish_report(checker, rows, data, settings=plan.settings())
-    examples = (report.characters[0] or report.examples) * task.example_count(sample) / sampled if sample else 0
-    report.extra |= estimate(plan, bundle, sample=sample, examples=examples)
-    return report
+        lengths = task.token_lengths(row)
+        checker.add(row, lengths)
+        sample.add(row, lengths)
+    report = finish_report(checker, rows, data, task=task, settings=settings)
+    return report, estimated(plan, bundle, sample.workload(task, report), report=report)
 
 
-def finish_report(checker: Checker, rows: Iterator[Row], data: Dataset, *, settings: Settings) -> Report:
+def finish_report(checker: Checker, rows: Iterator[Row], data: Dataset, *, task: Task, settings: Settings) -> Report:
     """The report after all training `rows` were added."""
     checker.skipped = getattr(rows, "skipped", {})
     for row in data.valid():
         checker.add_held_out(row)
     report = checker.report()
-    report.warnings += unusual_settings(settings)
+    report.warnings += unused_texts(data, task) + unusual_settings(settings)
+    report.extra |= {"target": line} if (line := task.target_line()) else {}
     report.extra["data"] = f"{data.name} ({data.layout})"
     return report
 
 
-def estimate(plan: Plan, bundle: Bundle, *, sample: list[Any], examples: float) -> dict[str, str]:
-    """Memory by counting, time by computing gradients on `sample`; `examples` is their number in an epoch."""
-    settings, task, model = plan.settings(), bundle.find_task(), bundle.model
-    count = sum(p.numel() for p in model.parameters())
-    size = training_bytes(model, settings) / 2**20
-    out = {"model": f"{count:,} parameters; weights, gradients and optimiser {size:,.0f} MiB"}
-    if not sample:
-        return out
-    sample = task.sample(sample, min(TIMED, settings.batch))  # a larger batch may need more memory than there is
-    batch, small = (
-        task.collate(part, seeds=[(0, 0, i) for i in range(len(part))], where=[""] * len(part))
-        for part in (sample, sample[:2])
-    )
-    was = model.training
-    model.train()
-    with torch.random.fork_rng(devices=[]):
-        task.loss(model, small).total.backward()  # what only the first pass does is not timed
-        began = time.perf_counter()
-        task.loss(model, batch).total.backward()
-        seconds = time.perf_counter() - began
-        model.zero_grad(set_to_none=True)
-    model.train(was)
-    if settings.minutes:
-        out["time"] = f"{settings.minutes:g} minutes, as asked"
-    elif settings.batch_unit == "examples":
-        steps = settings.steps or settings.epochs * ceil(examples / settings.batch)
-        needed = steps * settings.batch * seconds / len(sample)
-        out["time"] = f"about {needed / 60:.1f} minutes for {steps:,} steps on this machine"
+def unused_texts(data: Dataset, task: Task) -> list[str]:
+    """A line for each column that holds texts and is not read."""
+    pairs = "text" in data.columns and "text_pair" in task.optional_fields and "text_pair" not in data.columns
+    out = []
+    for column in data.unused:
+        names = " ".join(f"--text {listing([name])[1:-1]}" for name in (data.columns["text"], column)) if pairs else ""
+        both = f" For pairs of texts name both: {names}." if pairs else ""
+        out.append(f"Column {listing([column])} holds texts too and is not used.{both}")
     return out
+
+
+def estimated(plan: Plan, bundle: Bundle, work: Workload, *, report: Report, ranks: int = 1, fit: bool = True) -> Plan:
+    """Adds memory and time of the run to the report. The plan, with `fit` divided into micro-batches that fit."""
+    model, settings, task = bundle.model, plan.settings(), bundle.find_task()
+    report.extra |= {**plan.why, "model": f"{sum(p.numel() for p in model.parameters()):,} parameters"}
+    if not work.examples:
+        return plan
+    try:
+        cost = Estimator(plan, task, model, work, ranks=ranks).cost(held_out=min(report.held_out, EVALUATED))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return_freed_memory()
+        report.warnings.append("memory does not suffice to try a step of two examples; use a smaller model or length")
+        return plan
+    report.extra |= cost.lines(settings, generates=task.generates or task.draws or task.transcribes)
+    report.estimates, report.warnings = cost.numbers(), report.warnings + cost.warnings()
+    return dataclasses.replace(plan, train=plan.train | {"accumulate": cost.accumulate}) if fit else plan
 
 
 def show_plan(plan: Plan, *, say: Say) -> None:
     """Prints what `--dry-run` shows: the check, and the full config."""
-    for line in check_plan(plan).summary():
+    report, plan = check_data(*completed(plan))
+    for line in report.summary():
         say(line)
-    say(json.dumps(dataclasses.asdict(plan), indent=2))
-
-
-def training_bytes(model: torch.nn.Module, settings: Settings) -> int:
-    """Weights, gradients, and at most two values per weight for the optimiser (one for Muon's matrices)."""
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    return weights + trained * (3 + (1 if settings.average else 0))
+    for line in json.dumps(dataclasses.asdict(plan), indent=2).splitlines():
+        say(line)

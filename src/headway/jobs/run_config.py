@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from headway import tasks
-from headway.checkpoints import read_json
 from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.errors import ConfigError
+from headway.jobs.columns import Columns, columns_for_training
 from headway.jobs.overrides import by_section
-from headway.jobs.run_folder import PLAN, Paths, listed
+from headway.jobs.run_folder import PLAN, Paths, listed, read_run_json, run_file
 from headway.models.recipes import Size, size_named
 from headway.training.recipes import RECIPES
-from headway.training.settings import Settings
+from headway.training.settings import LENGTHS, Settings
 from headway.validation import from_dict
 
 SHOWN = 5  # settings that differ, by name, in one message
@@ -36,6 +36,8 @@ class Plan:
     train: dict[str, Any] = field(default_factory=dict)
     lora: int = 0
     freeze: list[str] = field(default_factory=list)
+    given: list[str] | None = None  # settings the user gave ("train.lr", …); None: a plan that does not record it
+    why: dict[str, str] = field(default_factory=dict)  # what was chosen for the data, in words
 
     def settings(self) -> Settings:
         values = dict(self.train)
@@ -56,7 +58,7 @@ def make_plan(
     size: str | None = None,
     recipe: str | None = None,
     valid: Paths | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     steps: int | None = None,
     epochs: int | None = None,
@@ -75,16 +77,16 @@ def make_plan(
     given = by_section(settings or {}, {"train": Settings, "task": kind, "model": Size})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
     train = {**RECIPES[recipe], **kind.train_defaults(recipe), "seed": seed or 0, **given["train"]}
-    lengths = {"steps": steps, "epochs": epochs, "minutes": minutes}
+    lengths = dict(zip(LENGTHS, (steps, epochs, minutes), strict=True))
     asked = {name: value for name, value in lengths.items() if value is not None}
-    asked |= {name: given["train"][name] for name in lengths if name in given["train"]}
+    asked |= {name: given["train"][name] for name in LENGTHS if name in given["train"]}
     if asked:
-        train = {key: value for key, value in train.items() if key not in lengths} | asked
+        train = {key: value for key, value in train.items() if key not in LENGTHS} | asked
     plan = Plan(
         task=task,
         data=None if not data else [str(path) for path in listed(data)],
         valid=None if not valid else [str(path) for path in listed(valid)],
-        columns=dict(columns or {}),
+        columns=columns_for_training(columns, kind),
         encoding=encoding,
         start=None if start is None else str(start),
         recipe=recipe,
@@ -93,7 +95,32 @@ def make_plan(
         train=train,
         lora=lora,
         freeze=list(freeze),
+        given=sorted(
+            {f"{section}.{name}" for section, values in given.items() for name in values}
+            | {f"train.{name}" for name in (*asked, *(["seed"] if seed is not None else []))}
+            | {f"model.{name.name}" for name in dataclasses.fields(Size) if size is not None}
+        ),
     )
+    return dataclasses.replace(plan, train=plan.settings().as_dict())
+
+
+def complete(plan: Plan, data: Dataset) -> Plan:
+    """The plan with the settings that the task chooses for the data, but for those the user gave."""
+    values, lengths = _by_name(plan), {f"train.{name}" for name in LENGTHS}
+    given = {name: values.get(name) for name in plan.given or []}
+    choice = tasks.find(plan.task).choose_settings(data.train, recipe=plan.recipe, given=given)
+    fixed = {*given, *(lengths if lengths & set(given) else ())}
+    chosen = {name: value for name, value in choice.settings.items() if name not in fixed}
+    sections = {"model": dict(plan.model), "task": dict(plan.options), "train": dict(plan.train)}
+    if lengths & set(chosen):
+        sections["train"] = {name: value for name, value in plan.train.items() if name not in LENGTHS}
+    for name, value in chosen.items():
+        section, _, key = name.partition(".")
+        sections[section][key] = value
+    plan = dataclasses.replace(
+        plan, model=sections["model"], options=sections["task"], train=sections["train"], why=dict(choice.why)
+    )
+    plan.size()
     return dataclasses.replace(plan, train=plan.settings().as_dict())
 
 
@@ -108,10 +135,10 @@ def unusual_settings(settings: Settings) -> list[str]:
 
 
 def saved_plan(folder: str | Path) -> Plan:
-    path = Path(folder) / "training" / PLAN
-    if not path.exists():
+    path, content = run_file(folder, PLAN), read_run_json(folder, PLAN)
+    if content is None:
         raise ConfigError(f"{folder}: no training/{PLAN}, so there is no run to resume")
-    plan: Plan = from_dict(Plan, read_json(path), path=str(path))
+    plan: Plan = from_dict(Plan, content, path=str(path))
     try:
         plan.settings()
         plan.size()
@@ -120,37 +147,51 @@ def saved_plan(folder: str | Path) -> Plan:
     return plan
 
 
+def with_length(plan: Plan, **lengths: float | None) -> Plan:
+    """The plan with another length, if one of `steps`, `epochs` and `minutes` is given."""
+    given = {name: value for name, value in lengths.items() if value is not None}
+    changed = dataclasses.replace(plan, train=plan.train | dict.fromkeys(LENGTHS, 0) | given) if given else plan
+    changed.settings()  # raises a ConfigError for a length that is none
+    return changed
+
+
 def refuse_other(given: Plan, saved: Plan, *, run: str | Path) -> None:
     """Raises a ConfigError that names the settings in which two plans differ: a resumed run keeps its own."""
     here, there = _by_name(given), _by_name(saved)
+    chosen = set()  # for the data, in the saved plan
+    if given.given is not None and saved.given is not None:
+        chosen = {name for name in {**there, **here} if "." in name} - {*given.given, *saved.given}
     differing = [
         f"{name}: {there.get(name)!r} there, {here.get(name)!r} given"
         for name in {**there, **here}
-        if here.get(name) != there.get(name)
+        if name not in chosen and here.get(name) != there.get(name)
     ]
     if differing:
         differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []
         raise ConfigError(
             f"{run} was started with other settings, and a resumed run keeps its own ({'; '.join(differing)}). To "
-            "resume it, leave the other options out; or start another run in another folder"
+            "resume it, leave the other options out (--steps, --epochs or --minutes may be given, to extend it); or "
+            "start another run in another folder"
         )
 
 
 def _by_name(plan: Plan) -> dict[str, Any]:
     """Settings by their name on the command line, without those that are not set."""
     sections = {"model": plan.model, "task": plan.options, "train": plan.train}
-    out = {name: value for name, value in vars(plan).items() if name not in ("model", "options", "train")}
+    hidden = ("model", "options", "train", "given", "why")
+    out = {name: value for name, value in vars(plan).items() if name not in hidden}
     out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     return {name: value for name, value in out.items() if value is not None}
 
 
 def open_data(plan: Plan) -> Dataset:
-    kind = tasks.find(plan.task)
+    kind = tasks.find(plan.task).variant(plan.options)
     if plan.data is None:
         return open_builtin(kind.builtin)
     return open_files(
         plan.data,
         fields=kind.fields,
+        optional=kind.optional_fields,
         columns=plan.columns,
         encoding=plan.encoding,
         valid=plan.valid,

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from headway.checkpoints import read_json
 from headway.errors import ConfigError
+from headway.files import is_present, require_inside
 
+TRAINING = "training"  # in a run's folder: states, log, prepared examples
+ADAPTER = "adapter"  # in the folder of a run with LoRA: its adapters in the layout of PEFT
 PLAN = "plan.json"  # in a run's training/
 INITIAL = "initial.json"  # in a run's training/: checksums of the weights before its first step
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
 
 Paths = str | Path | Sequence[str | Path]
+
+
+def run_file(folder: str | Path, name: str) -> Path:
+    """A file of a run's `training` folder."""
+    return Path(folder) / TRAINING / name
+
+
+def read_run_json(folder: str | Path, name: str) -> dict[str, Any] | None:
+    """A JSON file of a run's `training` folder; None if there is none."""
+    path = run_file(folder, name)
+    return read_json(path, inside=folder) if is_present(path) else None
 
 
 def listed(paths: Paths) -> list[Path]:
@@ -31,7 +48,22 @@ def require_writable(folder: Path) -> None:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another output folder") from error
 
 
+def require_own_folders(folder: Path) -> None:
+    """ConfigError if a folder that a run writes to is a link out of the run folder."""
+    try:
+        os.fspath(folder).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{folder}: the name of the run folder is not UTF-8; choose another with --out") from None
+    for name in (TRAINING, ADAPTER, f"{TRAINING}/tensorboard"):
+        try:
+            require_inside(folder / name, folder)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder / name}: {error.strerror}. Training writes inside the run folder only: remove the link, or "
+                "put the whole run folder there"
+            ) from error
+
+
 def unfinished(folder: str | Path) -> bool:
     """Whether this is a run that has not come to its end, so that its model is the one it began with."""
-    training = Path(folder) / "training"
-    return (training / PLAN).exists() and not (training / SCORES).exists()
+    return is_present(run_file(folder, PLAN)) and not is_present(run_file(folder, SCORES))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +17,12 @@ from headway.checkpoints import save_json
 from headway.data.dataset import first_rows
 from headway.distributed import init_distributed, pick_device
 from headway.errors import DataError
+from headway.files import is_present
 from headway.jobs.card import write_card
+from headway.jobs.columns import Columns
+from headway.jobs.outcome import run_warnings
 from headway.jobs.preparation import (
+    EVALUATED,
     Prepared,
     Say,
     make_source,
@@ -26,18 +31,16 @@ from headway.jobs.preparation import (
     removed_unless_started,
     require_initial_weights,
 )
-from headway.jobs.run_config import Plan, make_plan, open_data, saved_plan
-from headway.jobs.run_folder import PLAN, SCORES, Paths
+from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
+from headway.jobs.run_folder import ADAPTER, PLAN, SCORES, Paths, require_own_folders, run_file
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.training.loop import FitResult, fit
-from headway.training.lora import add_lora, freeze, merge_lora
+from headway.training.lora import merge_lora, prepare_parameters
 from headway.training.peft_files import save_lora
 from headway.training.progress import ProgressLine
+from headway.training.protocols import Callback, Status
 from headway.training.state import states
-
-ADAPTER = "adapter"  # folder of a run with LoRA: its adapters in the layout of PEFT
-EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Trained:
     result: FitResult
     scores: dict[str, float]
     folder: Path
+    warnings: list[str] = field(default_factory=list)  # that the run diverged or is not better than the baseline
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
@@ -61,7 +65,7 @@ def train(
     size: str | None = None,
     recipe: str | None = None,
     valid: Paths | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     steps: int | None = None,
     epochs: int | None = None,
@@ -98,9 +102,18 @@ def train(
     return run_plan(plan, Path(out or f"runs/{task}"), callbacks=callbacks, say=say)
 
 
-def resume(folder: str | Path, *, callbacks: Iterable[Any] = (), say: Say | None = None) -> Trained:
-    """Goes on with a run exactly where it stopped."""
-    return run_plan(saved_plan(folder), Path(folder), callbacks=callbacks, say=say, resume=True)
+def resume(
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    minutes: float | None = None,
+    callbacks: Iterable[Any] = (),
+    say: Say | None = None,
+) -> Trained:
+    """Goes on with a run exactly where it stopped; given another length, extends it, finished or not."""
+    plan = with_length(saved_plan(folder), steps=steps, epochs=epochs, minutes=minutes)
+    return run_plan(plan, Path(folder), callbacks=callbacks, say=say, resume=True)
 
 
 def run_plan(
@@ -108,6 +121,9 @@ def run_plan(
 ) -> Trained:
     """Trains by `plan` in `folder`. The first process prepares the run there and trains what it built; the other
     processes, and every resumed run, load it from the folder."""
+    if path := tasks.find(plan.task).variant(plan.options).own_job:
+        return own_job(path)(plan, folder, callbacks=callbacks, say=say or _silent, resume=resume)
+    require_own_folders(folder)
     settings, opened = plan.settings(), open_data(plan)
     world = init_distributed(pick_device(settings.device))
     resume = world.broadcast(resume or started_again(folder))
@@ -117,10 +133,16 @@ def run_plan(
         if not resume:
             world.run_on_main(lambda: refuse_existing(folder))
         data = opened.load()
-        prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, say=say, resume=resume))
+        if not resume:
+            plan = world.broadcast(world.run_on_main(lambda: complete(plan, data)))
+            settings = plan.settings()
+        prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, say=say, resume=resume, ranks=world.size))
+        plan = world.broadcast(prepared and prepared.plan)
+        settings = plan.settings()
         if prepared is None:
             bundle = load(folder)
-            prepared = Prepared(bundle, make_source(bundle.find_task(), data, folder, settings=settings, say=say))
+            bundle.find_task().start_training()
+            prepared = Prepared(bundle, make_source(bundle.find_task(), data, folder, settings=settings, say=say), plan)
         bundle, source, report = prepared.bundle, prepared.source, prepared.report
         data = replace(data, train=opened.train)  # training rows need not stay in memory
         task = bundle.find_task()
@@ -149,44 +171,72 @@ def run_plan(
         evaluate=lambda model: task.quick_evaluate(cast(Any, model), held),
         score=task.metric,
         higher_is_better=task.higher_is_better,
-        callbacks=callbacks,
+        callbacks=[*callbacks, _OnStart(folder, plan, say)],
         resume=begun,
     )
+    if result.exit_code == 0:
+        with use_ranks(world):
+            for line in task.finish_training(bundle.model, data.valid()):
+                say(line)
     if plan.lora:
         if result.exit_code == 0 and report is not None and plan.start is not None:
             save_lora(model, folder / ADAPTER, base=str(plan.start), rules=rules)
         merge_lora(model)
-    scores: dict[str, float] = {}
+    scores, warnings = dict[str, float](), list[str]()
     if result.exit_code == 0:
         with use_ranks(world):
             found = task.quick_evaluate(bundle.model, data.valid())
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)
-        save_json(folder / "training" / SCORES, scores)
-        write_card(folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut)
+        warnings = run_warnings(result, scores, task=task, settings=settings)
+        write_card(
+            folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut,
+            warnings=warnings,
+        )  # fmt: skip
+        save_json(run_file(folder, SCORES), scores)  # last: it says that the run has come to its end
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
             say(f"kept         the weights of step {result.best_step:,}, the best by {task.metric} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
-    return Trained(bundle, result, scores, folder)
+        for warning in warnings:
+            say(f"warning      {warning}")
+    return Trained(bundle, result, scores, folder, warnings)
+
+
+def own_job(path: str) -> Any:
+    """The function that trains for a task in place of the loop."""
+    module, _, name = path.partition(".")
+    return getattr(import_module(f"headway.jobs.{module}"), name)
 
 
 def started_again(folder: Path) -> bool:
     """Whether torchrun has started this process anew after another one's death, and a run is there to go on with."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and (folder / "training" / PLAN).exists()
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and is_present(run_file(folder, PLAN))
 
 
 def learner(plan: Plan, bundle: Bundle, say: Say) -> torch.nn.Module:
     """The bundle's model as the loop is given it: adapters added, parts frozen."""
     for parameter in bundle.model.parameters():
         parameter.data = parameter.data.contiguous()
-    if plan.lora:
-        add_lora(bundle.model, rank=plan.lora, alpha=2.0 * plan.lora, train_heads=True)
+    trainable = prepare_parameters(bundle.model, lora=plan.lora, frozen=plan.freeze)
     if plan.freeze:
-        say(str(freeze(bundle.model, plan.freeze)))
+        say(str(trainable))
     return bundle.model
+
+
+class _OnStart(Callback):
+    """Saves the plan once the state is restored, since its length may have changed; says what the loop notes."""
+
+    def __init__(self, folder: Path, plan: Plan, say: Say) -> None:
+        self.folder, self.plan, self.say = folder, plan, say
+
+    def on_start(self, status: Status) -> None:
+        save_json(run_file(self.folder, PLAN), asdict(self.plan))
+
+    def on_note(self, status: Status, message: str) -> None:
+        self.say(message)
 
 
 def _silent(text: str) -> None:
@@ -194,4 +244,5 @@ def _silent(text: str) -> None:
 
 
 def progress(plan: Plan) -> ProgressLine:
-    return ProgressLine(unit=plan.train["batch_unit"], score=tasks.find(plan.task).metric)
+    metric: Any = tasks.find(plan.task).variant(plan.options).metric  # a property where it depends on the data
+    return ProgressLine(unit=plan.train["batch_unit"], score=metric if isinstance(metric, str) else None)

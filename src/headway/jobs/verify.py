@@ -18,11 +18,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from headway.checkpoints import TensorFiles, read_json
+from headway.checkpoints import TensorFiles
 from headway.errors import ConfigError, TrainingError
+from headway.files import is_present, open_file
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import Plan
-from headway.jobs.run_folder import PLAN, SCORES
+from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
 from headway.jobs.training import run_plan
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
@@ -48,7 +49,7 @@ class StepReporter(Callback):
 
 def train_or_resume(plan: Plan, folder: Path, pipe: Connection) -> None:
     """The work of one process: starts the run, or resumes it, and trains to the end unless killed."""
-    run_plan(plan, folder, callbacks=[StepReporter(pipe)], resume=(folder / "training" / PLAN).exists())
+    run_plan(plan, folder, callbacks=[StepReporter(pipe)], resume=is_present(run_file(folder, PLAN)))
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def compare(left: Path, right: Path) -> dict[str, str | None]:
 def _parts(folder: Path) -> dict[str, Any]:
     training = folder / "training"
     state = load_latest(training).state
-    log = (training / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    with open_file(training / "metrics.jsonl", inside=folder) as file:
+        log = file.read().splitlines()
     del state["status"]["elapsed"]
     return {
         "weights": state["model"],
@@ -166,7 +168,7 @@ def _parts(folder: Path) -> dict[str, Any]:
         "random streams": state["ranks"],
         "place in the data and the schedule": state["status"],
         "metrics": without_clock([json.loads(line) for line in log]),
-        "scores": read_json(training / SCORES),
+        "scores": read_run_json(folder, SCORES),
         "model file": dict(TensorFiles(folder)),
     }
 

@@ -1,0 +1,105 @@
+"""`serve`: models behind one HTTP address."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.app import app
+from headway.cli.options import Weights, note, say
+from headway.errors import ConfigError
+
+KEY = "HEADWAY_KEY"  # environment variable
+INSTALL = "serving needs libraries that are not installed: pip install 'headway[serve]'"
+
+
+@app.command()
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="Model folders or hub ids; NAME=MODEL gives one a name.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: a free one, which is printed.", min=0, max=65535)] = 8000,
+    key_file: Annotated[
+        Path | None, typer.Option(help=f"File with one API key per line (or set {KEY}). Every route needs one then.")
+    ] = None,
+    weights: Weights = None,
+    running: Annotated[int, typer.Option(help="Answers that a model generates at a time.", min=1, max=1024)] = 16,
+    limit: Annotated[
+        int, typer.Option(help="Requests that may wait for a model; further ones get 429.", min=0, max=100_000)
+    ] = 64,
+    deadline: Annotated[float, typer.Option(help="Seconds that an answer may take.", min=0.1)] = 600.0,
+    drain: Annotated[float, typer.Option(help="Seconds for running requests after SIGTERM.", min=0.0)] = 60.0,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="Gigabytes of weights to keep loaded; the least recently used are unloaded.", min=0.001),
+    ] = None,
+    prefix_cache: Annotated[bool, typer.Option(help="Reuse what earlier prompts had in common.")] = True,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Further name in the Host header, as behind a proxy; repeatable.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="Page of another origin that may send requests; repeatable.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="vllm: decoders are run by vLLM, if it is installed; headway: by this process.")
+    ] = "headway",
+    threads: Annotated[int | None, typer.Option(help="Threads of a forward pass (default: all cores).", min=1)] = None,
+) -> None:
+    """Serve MODELS over HTTP: OpenAI's API, and every task by Hugging Face's inference API."""
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"{INSTALL} ({error.name} is missing)") from None
+    if engine not in ("headway", "vllm"):
+        raise ConfigError(f"--engine {engine!r} is not one of headway, vllm")
+    import logging
+
+    from headway.serving.limits import Limits
+    from headway.serving.server import Server
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    server = Server(
+        models,
+        host=host,
+        port=port,
+        keys=read_keys(key_file),
+        hosts=allow_host or (),
+        origins=allow_origin or (),
+        limits=Limits(running=running, queue=limit, deadline=deadline, drain=drain),
+        memory=None if memory is None else round(memory * 1e9),
+        weights=weights,
+        prefix_cache=prefix_cache,
+        engine=engine,
+    )
+    for entry in server.models:
+        say(entry.name if engine == "vllm" else f"{entry.name}  task {entry.task}, {entry.size / 1e6:,.1f} MB")
+    server.run(ready=lambda: say(f"listening on {server.url}  (stop with Ctrl-C)"))
+    note("stopped")
+
+
+def read_keys(file: Path | None) -> list[str]:
+    """Keys of the file, one per line, and of the environment. A key on the command line would be visible to others."""
+    from headway.files import open_file
+
+    keys = [os.environ[KEY]] if os.environ.get(KEY) else []
+    if file is not None:
+        try:
+            with open_file(file) as opened:
+                lines = opened.read(1 << 20).decode().split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--key-file {file}: cannot be read ({error})") from error
+        if not lines:
+            raise ConfigError(f"--key-file {file}: it has no key")
+        keys += lines
+    return keys

@@ -1,0 +1,44 @@
+"""The columns that a user names for the fields of a task: `--text premise --text hypothesis`, or in Python
+`columns={"text": ["premise", "hypothesis"]}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.data.columns import ALTERNATIVES, listing
+from headway.errors import ConfigError
+from headway.tasks.task import Task
+
+Columns = Mapping[str, str | Sequence[str]]
+
+
+def columns_for_training(given: Columns | None, kind: type[Task]) -> dict[str, str]:
+    """field -> column, for a task that is going to be trained."""
+    return _by_field(given, (*kind.fields, *kind.optional_fields), texts=kind.text_fields, task=kind.name)
+
+
+def columns_for(given: Columns | None, task: Task, *, also: Sequence[str] = ()) -> dict[str, str]:
+    """field -> column, for a trained task; `also` are further fields that may be named."""
+    fields = (*task.row_fields, *task.optional_row_fields, *also)
+    return _by_field(given, fields, texts=[name for name in task.text_fields if name in fields], task=task.name)
+
+
+def _by_field(given: Columns | None, fields: Sequence[str], *, texts: Sequence[str], task: str) -> dict[str, str]:
+    """Several columns of `text` are those of the fields `texts`, in order."""
+    out: dict[str, str] = {}
+    for name, named in (given or {}).items():
+        columns = [named] if isinstance(named, str) else list(named)
+        wanted = texts if name == "text" and len(columns) > 1 else (name,)
+        if len(columns) > max(len(wanted), 1):
+            most = f"takes {len(wanted)} texts" if len(wanted) > 1 else f"reads one column for {name}"
+            raise ConfigError(f"--{name} names {len(columns)} columns ({listing(columns)}), but task {task} {most}")
+        if len(set(columns)) < len(columns):
+            raise ConfigError(f"--{name} names the column {listing(columns[:1])} twice")
+        if name == "text" and name not in fields and len(texts) > len(columns):
+            raise ConfigError(f"task {task} reads two texts: name both columns, with --text twice")
+        out |= dict(zip(wanted, columns, strict=True))
+    known = {*fields, *(other for name in fields for each in ALTERNATIVES.get(name, ()) for other in each.fields)}
+    for name in out:
+        if name not in known:
+            raise ConfigError(f"task {task} has no field {name!r} to name a column for; its fields: {listing(fields)}")
+    return out

@@ -1,0 +1,28 @@
+"""`complete`: the next words that a language model expects after a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.bundle import Bundle, load
+from headway.errors import InputError
+from headway.generation.next_words import NextWord, next_words
+from headway.tasks.generate import Generate
+
+
+def complete(model: str | Path | Bundle, text: str, *, top: int = 5) -> list[NextWord]:
+    """The `top` most probable next words of the text, whole words, with their probabilities; best first. A text that
+    ends within a word is continued to the end of that word."""
+    bundle = model if isinstance(model, Bundle) else load(model)
+    if not bundle.model.generates or bundle.model.reads_source:
+        raise InputError(
+            f"completion needs a decoder with a language-model head (GPT-like); this model is a {bundle.model.shape}"
+        )
+    tokenizer, task = bundle.processor.require_tokenizer("completion"), bundle.find_task()
+    special = task.wrapped if isinstance(task, Generate) else True
+    ids = tokenizer.encode(text, special=special)
+    if ids and ids[-1] == tokenizer.eos_id:
+        ids = ids[:-1]
+    if not ids:
+        ids = [tokenizer.bos_id if tokenizer.bos_id is not None else 0]
+    return next_words(bundle.model, ids, tokenizer=tokenizer, top=top)

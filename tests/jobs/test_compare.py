@@ -1,0 +1,107 @@
+"""`compare`: its scores and measures on known cases, and one small comparison from the command to the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sacrebleu.metrics import BLEU
+from support.commands import headway
+
+from headway.data.row import Row
+from headway.errors import ConfigError
+from headway.jobs.compare import check_models
+from headway.jobs.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
+from headway.jobs.compare_scores import Counts, _ngrams, bleu, by_length, standings
+from headway.models.build import build
+from headway.models.init import initialise
+from headway.models.recipes import Size, decoder, recurrent_decoder
+
+SIZE = Size(width=16, layers=2, heads=2, dropout=0.0)
+FOUND = ["the cat sat on the mat", "a dog", "it rains in the old town", "no"]
+WANTED = ["the cat sat on a mat", "the dog barked", "it rains in the town", "yes"]
+
+
+def rows() -> list[Row]:
+    return [Row({"target": text}, f"x:{number}") for number, text in enumerate(WANTED, 1)]
+
+
+def test_bleu_of_sums_is_that_of_the_corpus() -> None:
+    values = _ngrams(FOUND, rows())
+    wanted = BLEU().corpus_score(FOUND, [WANTED]).score
+    assert bleu(values.sum(0)[None].astype(float))[0] == pytest.approx(wanted, abs=1e-9)
+    poor = _ngrams(["x y", "z"], rows()[:2])
+    assert bleu(poor.sum(0)[None].astype(float))[0] == pytest.approx(
+        BLEU().corpus_score(["x y", "z"], [WANTED[:2]]).score
+    )
+
+
+def accuracy(right: list[int]) -> Counts:
+    return Counts(np.array([[value, 1] for value in right]), np.arange(len(right)), "accuracy", [])
+
+
+def test_a_winner_is_named_only_where_it_is_clear() -> None:
+    random = np.random.default_rng(0)
+    good, poor = (random.random(400) < 0.9).astype(int).tolist(), (random.random(400) < 0.5).astype(int).tolist()
+    ranked, verdict = standings({"poor": [accuracy(poor)], "good": [accuracy(good)]})
+    assert [one.name for one in ranked] == ["good", "poor"] and verdict.startswith("good is better")
+    assert ranked[0].low < ranked[0].score < ranked[0].high
+    near = [*good[1:], 0]
+    assert standings({"a": [accuracy(good)], "b": [accuracy(near)]})[1].startswith("No clear winner")
+    losses = Counts(np.array([[1.0, 1]] * 20), np.ones(20), "loss", [])
+    other = Counts(np.array([[2.0, 1]] * 20), np.ones(20), "loss", [])
+    assert standings({"high": [other], "low": [losses]})[0][0].name == "low"
+
+
+def test_scores_by_length_cover_every_example_once() -> None:
+    found = by_length([accuracy([1] * 10 + [0] * 10)])
+    assert sum(count for _, _, count in found) == 20
+    assert found[0][1] == 1.0 and found[-1][1] == 0.0
+
+
+def test_gradients_of_an_rnn_vanish_and_those_of_attention_do_not() -> None:
+    rnn = build(recurrent_decoder(SIZE, vocab=30, cell="rnn"))
+    attention = build(decoder(SIZE, "classic", vocab=30, context=64))
+    for model in (rnn, attention):
+        initialise(model, "classic", seed=0)
+    vanishing, reaching = gradient_by_distance(rnn), gradient_by_distance(attention)
+    assert vanishing[0] == 1.0 and vanishing[40] < 1e-6
+    assert np.mean(reaching[30:]) > 1e-3
+
+
+def test_kept_values_grow_with_the_length_and_weights_do_not_count() -> None:
+    model = build(decoder(SIZE, "modern", vocab=30, context=512))
+    sizes = [kept_bytes(model, inputs_of_length(model, length)) for length in (64, 128)]
+    assert 1.8 < sizes[1] / sizes[0] < 2.3  # fused attention: linear
+    assert [point["length"] for point in cost_by_length(model)] == [32, 64, 128, 256, 512]
+    with torch.no_grad():
+        weights = sum(parameter.numel() * 4 for parameter in model.parameters())
+    assert sizes[0] < weights + 10**6
+
+
+def test_models_are_checked_before_anything_is_trained() -> None:
+    with pytest.raises(ConfigError, match="lstm-bahdanau"):
+        check_models("translate", ["lstm-bahdanaus"])
+    with pytest.raises(ConfigError, match="classify"):
+        check_models("fill", None)
+
+
+@pytest.mark.slow
+def test_a_comparison_from_the_command_to_the_report(tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    lines = [f"{'good' if n % 2 else 'bad'} thing number {n},{'pos' if n % 2 else 'neg'}" for n in range(120)]
+    data.write_text("text,label\n" + "\n".join(lines))
+    out = tmp_path / "out"
+    command = ["compare", "classify", str(data), "--models", "gru,modern", "--each", "1s", "--out", str(out)]
+    shown = headway(*command, "--set", "vocab=200", cwd=tmp_path).stdout
+    assert "gru" in shown and "modern" in shown and "held-out examples" in shown
+    report = json.loads((out / "report.json").read_text())
+    counts = [report["models"][name]["parameters"] for name in ("gru", "modern")]
+    assert abs(counts[0] - counts[1]) < 0.1 * counts[1]
+    page = (out / "report.html").read_text()
+    assert "<img" in page and "http" not in page.replace("http-equiv", "")
+    again = headway(*command, "--set", "vocab=200", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["order"] == report["order"] and "trained already" in again.stderr

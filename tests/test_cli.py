@@ -110,11 +110,10 @@ def test_a_run_is_interrupted_resumed_evaluated_and_used(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["classify", "--steps", "5"], "train.steps: 7 there, 5 given"),
         (["classify", "mine.tsv", "--steps", "7"], r"data: None there, \['mine.tsv'\] given"),
         (["classify", "--steps", "7", "--seed", "0"], "train.seed: 3 there, 0 given"),
-        (["classify", "--minutes", "1", "--seed", "3"], "train.minutes: 0.* there, 1.0 given"),
-        (["classify", "--recipe", "classic"], "and [0-9]+ more"),
+        (["classify", "--recipe", "classic"], "recipe: 'modern' there, 'classic' given"),
+        (["classify", "--size", "base", "--set", "lr=1", "--set", "batch=3"], "and [0-9]+ more"),
         (["tag"], "task: 'classify' there, 'tag' given"),
     ],
 )

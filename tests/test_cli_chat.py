@@ -46,6 +46,36 @@ def test_reset_exit_and_unknown_commands(language_model: Path) -> None:
     assert "new conversation" in twice.stderr and "/what is not a command" in twice.stderr
 
 
+def test_commands_change_the_conversation(language_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    lines = [
+        "/undo",
+        "hello",
+        "/undo",
+        "hello",
+        "/system Be brief.",
+        "again",
+        "/retry",
+        f"/save {file}",
+        "/help",
+        "/sav",
+    ]
+    with pytest.raises(InputError, match="no message to take back"):
+        chat(language_model, *GREEDY, input=lines[0])
+    result = chat(language_model, *GREEDY, input="\n".join(lines[1:]))
+    kept = json.loads(file.read_text())["messages"]
+    assert [message["role"] for message in kept] == ["system", "user", "assistant", "user", "assistant"]
+    assert [message["content"] for message in kept[:2]] == ["Be brief.", "hello"] and kept[3]["content"] == "again"
+    assert "taken back: hello" in result.stderr and "5 messages saved" in result.stderr
+    assert "/retry" in result.stderr and "did you mean '/save'" in result.stderr
+    assert len(result.stdout.splitlines()) >= 4  # hello, hello, again, and again once more
+
+
+def test_one_message_as_an_argument(language_model: Path) -> None:
+    once = chat(language_model, "hello", *GREEDY)
+    assert once.exit_code == 0 and once.stdout == chat(language_model, *GREEDY, input="hello\n").stdout
+
+
 def test_earlier_messages_are_part_of_the_prompt(bundle: Bundle) -> None:
     conversation = Conversation(bundle, system="be brief", temperature=0.0, max_new_tokens=8)
     streamed: list[str] = []

@@ -1,21 +1,39 @@
 """Every command and Python block that the README and the pages show is run, in order, in one folder."""
 
 import io
+import json
 import re
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
+from PIL import Image
 
 from headway.cli import app, main
+from headway.tasks.draw_scores import Sizes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "docs/train.md", "docs/generate.md", "docs/explain.md", "docs/speed.md"]
-NAMED = ["docs/trust.md", "docs/distributed.md", "docs/results.md"]  # whose commands take hosts, hours or faults
+PAGES = [
+    "README.md",
+    "docs/train.md",
+    "docs/generate.md",
+    "docs/explain.md",
+    "docs/speed.md",
+    "docs/draw.md",
+    "docs/vision.md",
+    "docs/speech.md",
+    "docs/vectors.md",
+    "docs/chat.md",
+    "docs/story.md",
+]
+# pages whose commands take hosts, hours or faults
+NAMED = ["docs/trust.md", "docs/distributed.md", "docs/results.md", "docs/serving.md"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+MARKED = re.compile(r"\[(MASK|[a-z]+)\]")  # words of an input
 PLACEHOLDER = re.compile(r"\[|…|\b(TASK|MODEL|DATA|INPUT|DIR|FOLDER)\b")
 
 
@@ -30,9 +48,53 @@ def shortened(line: str, page: str) -> str:
         return line
     if line.startswith("headway train") and "--steps" in line and "--start" not in line:
         line += " --set model.width=32 --set model.layers=2 --set model.heads=2"
+    if line.startswith("headway compare"):
+        line = (
+            re.sub(r"--(models|budget|seeds|each) \S+", "", line)
+            + " --models gru,modern --each 1s --set target_limit=8"
+        )
     if re.match(r"headway train (translate|summarize)", line):
         line += " --set target_limit=8"
-    return re.sub(r"--steps \d+", "--steps 2", line)
+    return re.sub(r"--steps \d+", f"--steps {3 if '--resume' in line else 2}", line)
+
+
+def save_pictures(folder: Path) -> None:
+    """Forty of two labels: bright above, or bright below."""
+    for number in range(1, 41):
+        label = "cat" if number % 2 else "dog"
+        values = np.full((24, 20, 3), 3 * number, np.uint8)
+        values[:12] += np.uint8(120 if label == "cat" else 0)
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(values).save(folder / label / f"{number}.png")
+
+
+def save_boxes(folder: Path) -> None:
+    """Thirty pictures, each with a bright square: Pascal VOC."""
+    for name in ("Annotations", "JPEGImages"):
+        (folder / name).mkdir(parents=True)
+    for number in range(1, 31):
+        values, left = np.full((48, 64, 3), 60 + number, np.uint8), number % 10 * 4
+        values[10:30, left : left + 20] = 200
+        Image.fromarray(values).save(folder / "JPEGImages" / f"{number}.png")
+        box = f"<xmin>{left}</xmin><ymin>10</ymin><xmax>{left + 20}</xmax><ymax>30</ymax>"
+        size = "<size><width>64</width><height>48</height></size>"
+        label = "RBC" if number % 2 else "WBC"
+        (folder / "Annotations" / f"{number}.xml").write_text(
+            f"<annotation>{size}<object><name>{label}</name><bndbox>{box}</bndbox></object></annotation>"
+        )
+
+
+def save_talks(folder: Path) -> None:
+    """Conversations, preferred answers, and answers marked as good or bad."""
+    rows: dict[str, list[dict[str, Any]]] = {"talks": [], "preferences": [], "ratings": []}
+    for i in range(30):
+        asked, good, bad = f"How many are {i} and {i + 1}?", f"They are {2 * i + 1}.", "Who knows?"
+        messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": good}]
+        rows["talks"].append({"messages": messages})
+        rows["preferences"].append({"prompt": asked, "chosen": good, "rejected": bad})
+        rows["ratings"].append({"prompt": asked, "completion": good if i % 2 else bad, "label": bool(i % 2)})
+    for name, found in rows.items():
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, found)) + "\n")
 
 
 def exit_code() -> int:
@@ -49,17 +111,34 @@ def test_the_page_works_as_written(page: str, tmp_path: Path, monkeypatch: Any, 
     if page != "README.md":
         request.getfixturevalue("little_data")
         monkeypatch.setattr("headway.training.loop.draw_curves", lambda *_: None)
+        monkeypatch.setattr("headway.jobs.judges.MINUTES", 0.003)
+        monkeypatch.setattr("headway.jobs.compare_report.ROWS", 4)
+        monkeypatch.setattr("headway.jobs.compare_measures.LENGTHS", (8, 16))
+        monkeypatch.setattr("headway.jobs.compare_measures.SPEED_INPUTS", 1)
+        monkeypatch.setattr("headway.jobs.judges.SIZES", Sizes(chosen_by=2, judged=2, taught_by=24, compared=2))
     rows = [
         f"a {'lovely' if i % 3 else 'dreadful'} film, seen {i} times\t{'good' if i % 3 else 'bad'}" for i in range(240)
     ]
     (tmp_path / "reviews.tsv").write_text("\n".join(rows) + "\n")
+    pairs = [f"text {i} is long,text {i * i % 7} is short,{'yes' if i % 3 else 'no'}" for i in range(240)]
+    for name, header in (("pairs.csv", "premise,hypothesis,label"), ("tickets.csv", "subject,body,team")):
+        (tmp_path / name).write_text("\n".join([header, *pairs]) + "\n")
+    if page == "docs/chat.md":
+        save_talks(tmp_path)
+    if page == "docs/vision.md":
+        save_pictures(tmp_path / "photos")
+        save_boxes(tmp_path / "cells")
+    prices = [f"a house of {i % 9} rooms and {i} trees,{1000 * (i % 9) + 0.5}" for i in range(240)]
+    (tmp_path / "prices.csv").write_text("\n".join(["text,price", *prices]) + "\n")
+    topics = [f"text {i} on {i % 3} and {i % 5},{'; '.join('abc'[: i % 4])}" for i in range(240)]
+    (tmp_path / "topics.csv").write_text("\n".join(["text,label", *topics]) + "\n")
     monkeypatch.chdir(tmp_path)
     ran = 0
     for kind, text in blocks(page):
         lines = [
             line
             for line in text.splitlines()
-            if line.startswith("headway ") and not PLACEHOLDER.search(line.replace("[MASK]", ""))
+            if line.startswith("headway ") and not PLACEHOLDER.search(MARKED.sub("", line))
         ]
         for command in [text] if kind == "python" else lines:
             if kind == "python":

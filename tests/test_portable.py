@@ -28,7 +28,7 @@ for name in names:
     if not name.endswith("__main__"):
         importlib.import_module(name)
 
-from headway.files import LockedError, lock
+from headway.locks import LockedError, lock
 from headway.memory import peak_memory
 
 path = Path(sys.argv[1]) / "lock"

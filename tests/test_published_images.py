@@ -15,6 +15,7 @@ from support.task_run import SMALL
 from typer.testing import CliRunner
 
 import headway
+from headway import jobs
 from headway.bundle import Bundle
 from headway.cli import app
 from headway.data.dataset import open_builtin
@@ -101,6 +102,39 @@ def test_a_saved_copy_is_still_a_published_model(published: Path, photo: Path, t
     saved = bundle.save(tmp_path / "again")
     assert not (saved / "headway.json").exists()
     assert reference(saved, photo) == pytest.approx(first["scores"], abs=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "channels"), [("ViT", 3), ("DeiT", 3), ("ViT", 1)])
+def test_a_published_model_is_trained_further_and_opens_there_again(kind: str, channels: int, tmp_path: Path) -> None:
+    """Its own preprocessing and names stay, the classifier is that of the new labels."""
+    import transformers
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    head = "ForImageClassificationWithTeacher" if kind == "DeiT" else "Model"
+    config = getattr(transformers, f"{kind}Config")(**sizes, image_size=24, patch_size=8, num_channels=channels)
+    getattr(transformers, f"{kind}{head}")(config).save_pretrained(tmp_path / "start")
+    half = [0.5] * channels
+    processor = transformers.ViTImageProcessorPil(size={"height": 24, "width": 24}, image_mean=half, image_std=half)
+    processor.save_pretrained(tmp_path / "start")
+    for number, label in enumerate(("dark", "light")):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for copy in range(12):
+            shade = Image.new("L" if channels == 1 else "RGB", (30, 30), (150 * number + 5 * copy,) * channels)
+            shade.save(tmp_path / "data" / label / f"{copy}.png")
+    jobs.train(
+        "classify-image", tmp_path / "data", valid=tmp_path / "data", start=tmp_path / "start", out=tmp_path / "run",
+        steps=2, settings={"batch": 4},
+    )  # fmt: skip
+    ours, picture = headway.load(tmp_path / "run"), tmp_path / "data/light/3.png"
+    assert ours.family == kind.lower() and ours.processor.image == headway.load(tmp_path / "start").processor.image
+    theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "run").eval()
+    assert type(theirs).__name__ == f"{kind}ForImageClassification" and theirs.config.id2label == {
+        0: "dark",
+        1: "light",
+    }
+    pixels = torch.from_numpy(ours.processor.image(picture))[None]
+    with torch.no_grad():
+        torch.testing.assert_close(ours.logits(pixel_values=pixels), theirs(pixels).logits, rtol=0, atol=1e-5)
 
 
 def test_without_its_preprocessing_it_says_so(published: Path, photo: Path) -> None:

@@ -10,6 +10,7 @@ SIZES = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "in
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES, "rms_norm_eps": 1e-6,
          "num_key_value_heads": 1, "head_dim": 4, "attention_bias": False, "hidden_act": "silu", "rope_theta": 1e4,
          "max_position_embeddings": 16, "tie_word_embeddings": True}  # fmt: skip
+UNBIASED = {key: value for key, value in LLAMA.items() if key != "attention_bias"}
 BERT = {"model_type": "bert", "architectures": ["BertForTokenClassification"], **SIZES, "layer_norm_eps": 1e-12,
         "type_vocab_size": 2, "max_position_embeddings": 16, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
         "id2label": {"0": "no", "1": "yes"}, "classifier_dropout": 0.1}  # fmt: skip
@@ -34,8 +35,8 @@ CONFIGS: list[dict[str, Any]] = [
     LLAMA, BERT, GPT2, T5, BART, MARIAN, VIT, DISTILBERT,
     LLAMA | {"rope_parameters": YARN},
     LLAMA | {"rope_scaling": {"type": "linear", "factor": 4.0}},
-    LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 4},
-    LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True,
+    UNBIASED | {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 4},
+    UNBIASED | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True,
              "max_window_layers": 0, "sliding_window": 4, "layer_types": ["sliding_attention"]},
     LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForSequenceClassification"], "num_labels": 3},
     BERT | {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "pad_token_id": 1},

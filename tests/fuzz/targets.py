@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from fuzz import seeds
+from fuzz import models, more_targets, seeds
 from fuzz.campaign import Target
 from fuzz.mutate import damaged, lied, lied_header
 from PIL import Image
@@ -35,11 +35,9 @@ from headway.data.row import Row
 from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
 from headway.families import find
-from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Keys
 from headway.generation.defaults import read_defaults
 from headway.models.build import build
-from headway.models.config import to_dict, validate
 from headway.preprocess.image_processor import ImageProcessor
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
@@ -51,14 +49,7 @@ FIELDS = {name: (tasks.find(name).fields, tasks.find(name).running_text) for nam
 
 
 def read_config(path: Path) -> object:
-    """As `headway.load` reads it, up to the point where weights are needed."""
-    keys = Keys(read_json(path))
-    kind = find(keys.get("model_type", str))
-    config = kind.read(keys, architecture_of(keys, kind))
-    keys.done()
-    validate(config)
-    rules_of(kind, config) if kind.name != "headway" else None
-    return type(config).__name__, kind.name
+    return type(models.read(read_json(path))).__name__
 
 
 def read_header_and_tensors(path: Path) -> object:
@@ -190,7 +181,7 @@ def read_generation(path: Path) -> object:
 def read_idx(path: Path) -> object:
     labels = bytes([0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 2])
     (path.parent / "train-labels-idx1-ubyte").write_bytes(labels)
-    return len(image_parts(path.parent)["train"])
+    return len(image_parts(path.parent)["train"].rows)
 
 
 def task_label(task: Any) -> str:
@@ -280,7 +271,7 @@ class _TypedTask:
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(row.fields["text"])}
 
-    def examples(self, row: Row) -> list[dict[str, Any]]:
+    def training_examples(self, row: Row) -> list[dict[str, Any]]:
         ids = self.truncation.apply(list(row.fields["text"].encode()), 100, part="text", where=row.where)
         boxes = np.array(ids, np.float32)[: len(ids) // 4 * 4].reshape(-1, 4)
         return [{"ids": np.array(ids, np.int32), "label": np.int64(len(ids)), "boxes": boxes, "image": bytes(ids)}]
@@ -333,19 +324,15 @@ def _with_checksum(text: bytes, others: Any, random: Any) -> bytes:
         return out
 
 
-def _own(config: dict[str, Any]) -> dict[str, Any]:
-    ours = find(config["model_type"]).read(Keys(config), config["architectures"][0])
-    return {"model_type": "headway", "architectures": ["HeadwayModel"], "headway": to_dict(ours)}
-
-
-OWN = [_own(config) for config in (seeds.LLAMA, seeds.BERT, seeds.T5, seeds.VIT)]
 HEADER = save({"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(0), "c": torch.tensor(7)}, {"format": "pt"})
 VOCABULARY = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nada\nmet\n##s\n,\n"
 IDX = bytes([0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(range(12))
 INDEX = {"metadata": {"total_size": 8}, "weight_map": {"x": "one.safetensors"}}
 
 TARGETS = [
-    Target("config", "config.json", seeds.dumped([*seeds.CONFIGS, *OWN]), read_config, lied, 28),
+    Target(
+        "config", "config.json", seeds.dumped([*models.family_configs(), *models.own_configs()]), read_config, lied, 28
+    ),
     Target("model config", "config.json", [_model_folder()["config.json"]], read_model_config, lied, 1.5),
     Target("headway.json", "headway.json", seeds.dumped(seeds.TASK_FILES), read_task, lied, 1.5),
     Target("safetensors", "model.safetensors", [HEADER], read_header_and_tensors, lied_header, 20),
@@ -369,4 +356,5 @@ TARGETS = [
     Target("store index", "index.json", [_store()["index.json"]], read_store, _with_checksum, 2),
     Target("store progress", "progress.json", [_draft()["progress.json"]], read_progress, _with_checksum, 2),
     Target("examples", "x.txt", seeds.FILES, make_examples, damaged, 2),
+    *more_targets.targets(),
 ]

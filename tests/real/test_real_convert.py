@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import headway
 from headway.engine.int8 import Int8Linear
 from headway.generation import GenerationSettings, generate
@@ -15,6 +17,7 @@ def stories(bundle: headway.Bundle) -> str:
     return "\n".join(" ".join((answers[0].text or "").split()) for answers in found)
 
 
+@pytest.mark.slow
 def test_stories15m_in_int8_is_as_little_surprised_by_stories(real_data: Path, tmp_path: Path) -> None:
     folder, text, out = real_data / "weights" / "stories15M", tmp_path / "stories.txt", tmp_path / "int8"
     text.write_text(stories(headway.load(folder)))

@@ -41,7 +41,7 @@ class Bytes:
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"text": len(row.fields["text"])}
 
-    def examples(self, row: Row) -> list[dict[str, np.ndarray]]:
+    def training_examples(self, row: Row) -> list[dict[str, np.ndarray]]:
         return [{"ids": np.frombuffer(row.fields["text"].encode(), np.uint8)}]
 
 

@@ -32,7 +32,9 @@ def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, D
 def trained(task: Task, model: nn.Module, data: Dataset, *, folder: Path, **settings: Any) -> FitResult:
     store = prepare(task, data.train(), folder / "store", key="test")
     given = {"batch": 32, "lr": 0.003, "log_every": 1, "eval_every": 0, "save_every": 0, "device": "cpu", **settings}
-    source = ExampleSource(store, task, batch=given["batch"], unit="examples", seed=0, fingerprint=data.fingerprint)
+    source = ExampleSource(
+        store, task, batch=given["batch"], unit="examples", seed=given.get("seed", 0), fingerprint=data.fingerprint
+    )
     return fit(model, source, loss=task.loss, settings=Settings(**given), folder=folder)
 
 

@@ -1,6 +1,7 @@
 """Run folders of untrained models with random weights."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,6 +10,7 @@ from headway.models.build import build
 from headway.models.recipes import Size
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
+from headway.tasks import find
 from headway.tasks.embed import Embed
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
@@ -18,8 +20,8 @@ TEXTS = ["The import statement, on the 3rd of May 1998: 0123456789 - User: hello
 SMALL = Size(width=32, layers=1, heads=2)
 
 
-def language_model(folder: Path) -> Path:
-    return _saved(Generate(Tokenizer.train(TEXTS, kind="bpe", size=300), context=128), folder)
+def language_model(folder: Path, *, context: int = 128) -> Path:
+    return _saved(Generate(Tokenizer.train(TEXTS, kind="bpe", size=300), context=context), folder)
 
 
 def translator(folder: Path) -> Path:
@@ -32,6 +34,13 @@ def embedder(folder: Path) -> Path:
     return _saved(Embed(Tokenizer.train(TEXTS, kind="wordpiece", size=80)), folder)
 
 
+def of_task(name: str, folder: Path, **options: Any) -> Path:
+    """A model for any task, with labels and a vocabulary from a few rows of the built-in data."""
+    kind = find(name)
+    rows = kind.builtin.rows(split="train", size=24)
+    return _saved(kind.from_data(lambda: iter(rows), tokenizer=None, options=options), folder)
+
+
 def _saved(task: Task, folder: Path) -> Path:
     torch.manual_seed(0)
     config = task.config(SMALL, "modern")
@@ -39,4 +48,4 @@ def _saved(task: Task, folder: Path) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)  # logits that differ
-    return Bundle(model, "headway", config, Processor(task.tokenizer), task=task).save(folder)
+    return Bundle(model, "headway", config, task.processor(Processor()), task=task).save(folder)

@@ -11,8 +11,7 @@ import signal
 from pathlib import Path
 from random import Random
 
-from safetensors.torch import save_file
-
+from headway.checkpoints.save import write_safetensors
 from headway.training import state
 
 
@@ -41,10 +40,10 @@ class Disk:
             return found
 
         def saved(*args: object, **options: object) -> None:
-            save_file(*args, **options)  # type: ignore[arg-type]
+            write_safetensors(*args, **options)  # type: ignore[arg-type]
             self._moment()
 
-        os.fsync, Path.rename, state.save_file = fsync, renamed, saved  # type: ignore[assignment, method-assign]
+        os.fsync, Path.rename, state.write_safetensors = fsync, renamed, saved  # type: ignore[assignment, method-assign]
         self._rename = rename
 
     def _moment(self) -> None:

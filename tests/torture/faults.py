@@ -9,6 +9,8 @@ from __future__ import annotations
 from torture import disk_faults as disks
 from torture import rank_faults as ranks
 from torture import run_faults as runs
+from torture import system_faults as systems
+from torture import task_faults as real_runs
 from torture.trials import Fault
 
 FAULTS: dict[str, Fault] = {
@@ -16,6 +18,13 @@ FAULTS: dict[str, Fault] = {
     "SIGKILL inside a save": disks.killed_in_a_save,
     "power cut (simulated: unflushed bytes lost)": disks.power_cut,
     "disk full (2 MB tmpfs)": disks.disk_full,
+    "disk or inodes full at a random stage": real_runs.full_at_any_stage,
+    "SIGKILL inside the final save": real_runs.killed_in_the_final_save,
+    "SIGKILL while data is prepared": real_runs.killed_in_preparation,
+    "SIGKILL during an evaluation": real_runs.killed_in_an_evaluation,
+    "states deleted": real_runs.states_deleted,
+    "clock jumps, and SIGKILL": systems.clock_jumps,
+    "file system without locks, and SIGKILL": systems.without_locks,
     "newest state damaged": disks.damaged,
     "every state damaged": disks.all_damaged,
     "SIGTERM or Ctrl-C": runs.signal_once,

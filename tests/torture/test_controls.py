@@ -1,5 +1,6 @@
 """Negative controls: with a protection disabled, the trial of its fault must fail."""
 
+import os
 import random
 import shutil
 import signal
@@ -12,12 +13,18 @@ import pytest
 from torture import disk_faults as disks
 from torture import rank_faults as ranks
 from torture import run_faults as runs
+from torture import system_faults as systems
+from torture import task_faults as real_runs
 from torture import trials
 from torture.child_process import TrainingProcess
 
-from headway import files
+from headway import files, locks
+from headway.checkpoints import save
+from headway.data import store_writer
 from headway.distributed import World
-from headway.training import loop, resume, rng, state, step
+from headway.errors import CheckpointError
+from headway.jobs import training
+from headway.training import log, loop, resume, rng, state, step
 from headway.training.loss_spikes import SpikeFilter
 from headway.training.signals import Interrupt
 from headway.training.state import write_state
@@ -88,6 +95,69 @@ def test_without_disk_errors_a_full_disk_is_a_crash(tmp_path, monkeypatch):
         fails(disks.disk_full, tmp_path, match="not noticed|bytes are needed")
     except trials.NotPossibleError as reason:
         pytest.skip(str(reason))
+
+
+def test_without_disk_errors_a_full_disk_at_a_stage_is_a_crash(tmp_path, monkeypatch):
+    monkeypatch.setattr(save, "disk_errors", lambda *args, **options: nullcontext())
+    monkeypatch.setattr(real_runs, "STAGES", {"final save": real_runs.STAGES["final save"]})
+    try:
+        fails(real_runs.full_at_any_stage, tmp_path, match="final save, .*: exit code 1")
+    except trials.NotPossibleError as reason:
+        pytest.skip(str(reason))
+
+
+def test_a_model_written_in_place_is_found_half_written(tmp_path, monkeypatch):
+    @contextmanager
+    def in_place(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).unlink(missing_ok=True)  # the old file is mapped into memory
+        Path(path).write_bytes(b"half")
+        os.fsync(os.open(path, os.O_RDONLY))
+        yield Path(path)
+
+    monkeypatch.setattr(save, "atomic_write", in_place)
+    with pytest.raises((AssertionError, CheckpointError)):
+        for round_ in range(6):
+            (tmp_path / str(round_)).mkdir()
+            real_runs.killed_in_the_final_save(random.Random(round_), tmp_path / str(round_))
+
+
+def test_progress_that_is_not_checked_is_continued_wrongly(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_writer, "_truncate_files", lambda folder, index: True)
+    monkeypatch.setattr(store_writer, "is_intact", lambda folder, index: True)
+    fails(real_runs.killed_in_preparation, tmp_path, match="progress file of an earlier attempt was damaged", rounds=12)
+
+
+def test_a_log_that_is_not_truncated_has_an_evaluation_twice(tmp_path, monkeypatch):
+    truncate = log.MetricsLog._truncate
+    monkeypatch.setattr(
+        log.MetricsLog, "_truncate", lambda self, path, length: truncate(self, path, max(length, size_of(path)))
+    )
+    fails(real_runs.killed_in_an_evaluation, tmp_path, match="metrics|model", rounds=4)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_without_the_check_a_run_begins_with_finished_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "require_initial_weights", lambda folder: None)
+    fails(real_runs.states_deleted, tmp_path, match="it began with the finished weights", rounds=8)
+
+
+def test_states_in_the_order_of_their_files_times_are_noticed(tmp_path, monkeypatch):
+    def by_time(folder):
+        return sorted(ordered(folder), key=lambda path: path.stat().st_mtime)
+
+    ordered = state.states
+    for module in (state, trials, loop):
+        monkeypatch.setattr(module, "states", by_time)
+    fails(systems.clock_jumps, tmp_path, match="lost|differ|states", rounds=4)
+
+
+def test_without_a_substitute_for_locks_the_run_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "NO_LOCKS", ())
+    fails(systems.without_locks, tmp_path, match="cannot be written|did not start")
 
 
 def test_without_a_handler_a_signal_loses_the_steps_since_the_last_state(tmp_path, monkeypatch):

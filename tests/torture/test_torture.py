@@ -18,6 +18,7 @@ def test_fault(name: str, tmp_path: Path) -> None:
     assert trial.times >= 1
 
 
+@pytest.mark.slow
 def test_a_real_task_killed_and_resumed(tmp_path: Path) -> None:
     trial = real_task(random.Random(1), tmp_path, kills=4, steps=10)
     assert trial.times >= 2

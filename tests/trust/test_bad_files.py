@@ -26,6 +26,7 @@ from support.bad_files import (
 )
 
 from headway.errors import DataError
+from headway.printable import printable
 
 ODD_LINE = {kind: line_of(kind, ODD) for kind in WRITERS} | {"conll": line_of("conll", ODD) + 3}
 
@@ -156,4 +157,4 @@ def test_what_is_no_plain_file_is_refused(task: str, tmp_path: Path) -> None:
     for path in (pipe, Path("/dev/zero"), tmp_path / "none.csv", Path("a text, not a path. " * 40), Path("a\0b")):
         with pytest.raises(DataError) as caught:
             check_output(task, path, tmp_path)
-        assert str(caught.value).startswith(str(path)[:200])
+        assert str(caught.value).startswith(printable(str(path))[:200])

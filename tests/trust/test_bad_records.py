@@ -103,7 +103,7 @@ def test_labels_that_may_be_one_or_none_are_listed(tmp_path: Path) -> None:
         "some text five,",
     ]
     report = check_output("classify", write(tmp_path, "x.csv", "\n".join(lines)), tmp_path)
-    assert "Labels that differ only in spelling: 'Calm' / 'calm' / 'calm '" in report
+    assert "Labels that look alike: 'Calm' / 'calm' / 'calm '" in report
     assert re.search(r"Labels that look like a missing value: '' \(\d\), 'nan' \(1\)", report), report
     assert re.search(r"label is empty in \d examples, first at .*x\.csv:\d+", report)
 

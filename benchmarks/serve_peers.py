@@ -1,0 +1,85 @@
+"""Servers of others, each started by this file in an environment that has them (`make serve-peers`):
+
+    python serve_peers.py llama.cpp MODEL.gguf PORT THREADS
+    python serve_peers.py sentence-transformers MODEL PORT THREADS
+    python serve_peers.py ctranslate2 MODEL PORT THREADS
+
+llama.cpp's own server has as many slots as the load has clients; the other two stand behind LitServe with its batching.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+SLOTS = 16
+CONTEXT = 2304  # tokens of each slot
+
+
+def llama_cpp(model: str, port: int, threads: int) -> None:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.n_ctx, params.n_batch, params.n_parallel, params.n_gpu_layers = CONTEXT * SLOTS, 512, SLOTS, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.cache_ram_mib, params.verbosity = 0, -1
+    params.hostname, params.port = "127.0.0.1", port
+    server = xllamacpp.Server(params)
+    print(f"listening on {server.listening_address}", flush=True)
+    time.sleep(10**6)
+
+
+def sentence_transformers(model: str, port: int, threads: int) -> None:
+    import litserve
+    import torch
+
+    class Vectors(litserve.LitAPI):
+        def setup(self, device: str) -> None:
+            from sentence_transformers import SentenceTransformer
+
+            torch.set_num_threads(threads)
+            self.model = SentenceTransformer(model, device="cpu")
+
+        def decode_request(self, request: dict[str, Any], **_: Any) -> str:
+            return request["input"]
+
+        def predict(self, texts: list[str], **_: Any) -> Any:
+            return self.model.encode(texts)
+
+        def encode_response(self, vector: Any, **_: Any) -> dict[str, Any]:
+            return {"data": [{"embedding": vector.tolist()}]}
+
+    api = Vectors(max_batch_size=16, batch_timeout=0.005)
+    litserve.LitServer(api, accelerator="cpu").run(host="127.0.0.1", port=port, generate_client_file=False)
+
+
+def ctranslate2(model: str, port: int, threads: int) -> None:
+    import litserve
+
+    class Translations(litserve.LitAPI):
+        def setup(self, device: str) -> None:
+            import ctranslate2
+
+            self.model = ctranslate2.Translator(model, compute_type="float32", intra_threads=threads, inter_threads=1)
+
+        def decode_request(self, request: dict[str, Any], **_: Any) -> list[str]:
+            return request["tokens"]
+
+        def predict(self, sources: list[list[str]], **_: Any) -> Any:
+            found = self.model.translate_batch(sources, beam_size=1, max_decoding_length=40, min_decoding_length=40)
+            return [each.hypotheses[0] for each in found]
+
+        def encode_response(self, tokens: list[str], **_: Any) -> dict[str, Any]:
+            return {"tokens": tokens, "usage": {"completion_tokens": len(tokens)}}
+
+    api = Translations(max_batch_size=16, batch_timeout=0.005)
+    litserve.LitServer(api, accelerator="cpu").run(host="127.0.0.1", port=port, generate_client_file=False)
+
+
+PEERS = {"llama.cpp": llama_cpp, "sentence-transformers": sentence_transformers, "ctranslate2": ctranslate2}
+
+if __name__ == "__main__":
+    name, path, at, count = sys.argv[1:]
+    PEERS[name](path, int(at), int(count))

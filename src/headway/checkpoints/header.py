@@ -192,25 +192,27 @@ def _metadata(value: Any, path: Path) -> dict[str, str]:
 
 
 def _tensor_info(name: str, entry: Any, path: Path) -> TensorInfo:
-    where = f"{path}: tensor {_shorten(name)}"
+    def error(fault: str) -> CheckpointError:
+        return CheckpointError(f"{path}: tensor {_shorten(name)}: {fault}")
+
     if not name.isprintable():
-        raise CheckpointError(f"{where}: a name must be printable")
+        raise error("a name must be printable")
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise CheckpointError(f"{where}: must have dtype, shape and data_offsets, and nothing else")
+        raise error("must have dtype, shape and data_offsets, and nothing else")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise CheckpointError(f"{where}: unknown dtype {_shorten(dtype)}")
+        raise error(f"unknown dtype {_shorten(dtype)}")
     if not is_shape(shape):
-        raise CheckpointError(f"{where}: shape must be a list of at most {MAX_RANK} whole numbers, none negative")
+        raise error(f"shape must be a list of at most {MAX_RANK} whole numbers, none negative")
     _, item_bytes = DTYPES[dtype]
     if overflows(shape, item_bytes):
-        raise CheckpointError(f"{where}: shape {_shorten(shape)} overflows")
+        raise error(f"shape {_shorten(shape)} overflows")
     if not _is_list_of_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise CheckpointError(f"{where}: data_offsets must be [start, end] with 0 <= start <= end")
+        raise error("data_offsets must be [start, end] with 0 <= start <= end")
     start, end = offsets
     expected = math.prod(shape) * item_bytes
     if end - start != expected:
-        raise CheckpointError(f"{where}: {dtype} {shape} takes {expected} bytes, but data_offsets span {end - start}")
+        raise error(f"{dtype} {shape} takes {expected} bytes, but data_offsets span {end - start}")
     return TensorInfo(dtype, tuple(shape), start, end)
 
 

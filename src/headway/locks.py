@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from time import sleep
 from typing import IO
 
 from headway.errors import HeadwayError
 from headway.files import append_file, open_file
 
 LOCKED_BYTE = 1 << 20  # offset of the byte that Windows locks, beyond the content
+TRIES, PAUSE = 5, 0.02  # `is_locked` holds a lock for an instant: another try, after so many seconds
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # errors of file systems without locks
 
 
@@ -48,6 +50,35 @@ def lock(path: Path) -> Iterator[str | None]:
                 path.unlink()
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of this file. A file that remains after its process has ended is not locked."""
+    try:
+        with open_file(path, inside=path.parent) as file:
+            return _is_held(file, path)
+    except FileNotFoundError:
+        return False
+
+
+def _is_held(file: IO[bytes], path: Path) -> bool:
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look do not see each other
+    except ImportError:
+        try:
+            with _locked(file, path):
+                return False
+        except LockedError:
+            return True
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    marker = _marker(path)
+    return marker.exists() and _may_be_running(_holder(marker))
+
+
 @contextmanager
 def _locked(file: IO[bytes], path: Path) -> Iterator[str | None]:
     try:
@@ -57,9 +88,14 @@ def _locked(file: IO[bytes], path: Path) -> Iterator[str | None]:
             yield None
         return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LockedError(path, _holder(path)) from None
+        for left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise LockedError(path, _holder(path)) from None
+                sleep(PAUSE)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -95,9 +131,8 @@ def _locked_by_creation(path: Path) -> Iterator[None]:
             descriptor = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
             break
         except FileExistsError:
-            holder, _, machine = _holder(marker).partition(" on ")
-            if not holder.isdigit() or machine != socket.gethostname() or _is_running(int(holder)):
-                raise LockedError(path, f"{holder} on {machine}" if machine else holder) from None
+            if _may_be_running(holder := _holder(marker)):
+                raise LockedError(path, holder) from None
             marker.unlink(missing_ok=True)
     os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
     os.close(descriptor)
@@ -116,6 +151,12 @@ def _holder(path: Path) -> str:
         text = file.read(200).decode(errors="replace").strip()
         return text if text and text.isprintable() else "unknown"
     return "unknown"
+
+
+def _may_be_running(holder: str) -> bool:
+    """Whether "process on machine" may be running: False only for a process of this machine that is gone."""
+    process, _, machine = holder.partition(" on ")
+    return not process.isdigit() or machine != socket.gethostname() or _is_running(int(process))
 
 
 def _is_running(process: int) -> bool:

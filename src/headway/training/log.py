@@ -22,6 +22,7 @@ from headway.training.state import RESUMABLE
 from headway.training.step import Gradients
 
 Entry = dict[str, Any]
+METRICS = "metrics.jsonl"  # in training/
 CLOCK = ("started", "waited")  # not in a state: a resumed run measures anew
 
 
@@ -46,7 +47,7 @@ class MetricsLog:
             file.truncate(length - missing)
             file.seek(0)
             for number, line in enumerate(file, start=1):
-                entry = _parsed(line)
+                entry = parse_entry(line)
                 if entry is None:
                     self.problems.append(f"{path}:{number}: this line of the log is damaged")
                 else:
@@ -69,7 +70,7 @@ class MetricsLog:
             return file.seek(0, os.SEEK_END)
 
 
-def _parsed(line: bytes) -> Entry | None:
+def parse_entry(line: bytes) -> Entry | None:
     """An entry of the log; None if the line is none."""
     try:
         entry = json.loads(line)

@@ -26,7 +26,7 @@ from headway.training.activation_checkpointing import checkpoint_blocks
 from headway.training.best import BestCheckpoint
 from headway.training.ema import EMA
 from headway.training.intervals import Intervals
-from headway.training.log import MetricsLog, RunningMetrics, draw_curves, make_tracker
+from headway.training.log import METRICS, MetricsLog, RunningMetrics, draw_curves, make_tracker
 from headway.training.loss_spikes import SpikeFilter
 from headway.training.nonfinite import explain_out_of_memory, format_locations, require_finite
 from headway.training.optim import build_optimizers
@@ -151,7 +151,7 @@ class Run:
         warnings = warnings + self.stepper.load_saved_split()
         self.world.run_on_main(lambda: remove_partial(self.training))
         if self.world.is_main:
-            self.metrics_log = MetricsLog(self.training / "metrics.jsonl", length=length)
+            self.metrics_log = MetricsLog(self.training / METRICS, length=length)
         self.status.steps = self.intervals.planned_steps(self.status, len(self.batches()))
         self.started = monotonic() - self.status.elapsed
         self.notify("on_start")

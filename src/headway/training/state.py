@@ -36,6 +36,7 @@ from headway.validation import from_dict
 
 State = dict[str, Any]
 MANIFEST = "manifest.json"
+LOCK = "lock"  # in training/, while a process trains there; a process that is killed leaves it behind
 UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 RESUMABLE = "Earlier states are intact: free disk space and resume"
 
@@ -182,7 +183,7 @@ def remove_partial(training: Path) -> None:
 def lock_folder(training: Path) -> Iterator[str | None]:
     """Lock a run folder; a second process gets an error with the id of the first. Yields a warning where the file
     system has no locks."""
-    path = training / "lock"
+    path = training / LOCK
     with ExitStack() as stack:
         try:
             with disk_errors(path, 20, advice=RESUMABLE):

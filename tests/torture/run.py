@@ -32,7 +32,7 @@ class Row:
     def result(self) -> str:
         if self.impossible:
             return f"not possible here: {self.impossible}"
-        return f"{len(self.failures)} of {self.trials} FAILED" if self.failures else "held"
+        return f"{len(self.failures)} of {self.trials} FAILED" if self.failures else "passed"
 
 
 def table(rows: dict[str, Row]) -> list[str]:

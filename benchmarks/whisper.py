@@ -2,6 +2,7 @@
 weights, beams and rules (temperature 0, the text so far as the prompt, no voice filter), from samples to text.
 
     python -m benchmarks.whisper [--beams 1] [--clips 30 600] [--turns 2]
+    OMP_NUM_THREADS=1 python -m benchmarks.whisper --cpu     processor time of one thread, where the machine is busy
 
 Each takes its turns in processes of its own: the threads of one would slow the others. `make speech-peers` installs
 what is compared.
@@ -15,6 +16,7 @@ import logging
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2, help="processes of each")
     parser.add_argument("--repeats", type=int, default=2, help="times in each process")
     parser.add_argument("--folder", type=Path, help="of the converted weights; default: a temporary one")
+    parser.add_argument("--cpu", action="store_true", help="processor time of all threads in place of the clock")
     parser.add_argument("--only", help="measure this one, in this process")
     options = parser.parse_args()
     if options.only:
@@ -53,7 +56,7 @@ def main() -> None:
             for name in ("transformers", *OURS, *FASTER):
                 command = [sys.executable, "-m", "benchmarks.whisper", "--only", name, "--folder", str(folder)]
                 command += ["--beams", str(options.beams), "--repeats", str(options.repeats)]
-                command += ["--clips", *map(str, options.clips)]
+                command += ["--clips", *map(str, options.clips), *(["--cpu"] if options.cpu else [])]
                 found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1]
                 for label, (seconds, text) in json.loads(found).items():
                     times[label].setdefault(name, []).extend(seconds)
@@ -101,7 +104,9 @@ def measured(options: Any) -> dict[str, tuple[list[float], str]]:
     for seconds in options.clips:
         sound, texts = recording(seconds), list[str]()
         repeats = options.repeats if seconds <= 60 else 1
-        times = interleaved({name: lambda s=sound, t=texts: t.append(transcribe(s))}, repeats=repeats, warmup=0)
+        job = {name: lambda s=sound, t=texts: t.append(transcribe(s))}
+        clock = time.process_time if options.cpu else time.perf_counter
+        times = interleaved(job, repeats=repeats, warmup=0, clock=clock)
         found[f"{seconds:g} s"] = times[name], texts[-1]
     return found
 

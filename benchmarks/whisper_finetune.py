@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--turns", type=int, default=2, help="processes of each")
     parser.add_argument("--folder", type=Path, help="of the converted weights; default: a temporary one")
+    parser.add_argument("--cpu", action="store_true", help="compare processor time in place of the clock")
     parser.add_argument("--only", choices=PEERS, help="measure this one, in this process")
     options = parser.parse_args()
     if options.only:
@@ -61,7 +62,7 @@ def main() -> None:
                 command += ["--recordings", str(options.recordings)] if options.recordings else []
                 found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1]
                 result = json.loads(found)
-                times.setdefault(name, []).append(result["seconds"])
+                times.setdefault(name, []).append(result["cpu" if options.cpu else "seconds"])
                 print(f"{name:<14} {json.dumps(result)}", flush=True)
     line, ratio = row(f"a step of {options.batch}", times, peer="transformers", ours="headway")
     print(line)

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.data import formats
 from headway.data.columns import assign_columns, listing
-from headway.data.row import Layout, Row, convert
+from headway.data.row import MISSING_FIELDS, Layout, Row, convert
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
 from headway.data.split import data_files, find_parts
 from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
@@ -108,6 +108,8 @@ def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str, f
     fields: dict[str, Any] = {}
     for name, column in mapping.items():
         if column not in record:
+            if name in MISSING_FIELDS:
+                continue
             raise DataError(
                 f'{where}: {name}: the field "{column}" is missing; found {listing(record) or "none"}. '
                 "Give every example the field, or name the column that holds it."

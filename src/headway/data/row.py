@@ -78,6 +78,7 @@ def convert(name: str, value: Any, *, where: str, folder: Path = Path()) -> dict
 
 TEXT_FIELDS = ("text", "text_pair", "source", "target", "question", "context", "a", "b", "caption", "instruction",
                "input", "response", "system")  # fmt: skip
+MISSING_FIELDS = ("tools",)  # a row may lack them
 FILE_FIELDS = ("image", "audio")  # a table has the name of a file, or (in Parquet) its content
 
 

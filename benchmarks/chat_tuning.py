@@ -63,7 +63,7 @@ def main() -> None:
     minutes = (time.process_time() - began) / 60
     task, model = trained.bundle.find_task(), trained.bundle.model  # type: ignore[assignment]
     after = task.quick_evaluate(model, test)
-    print(f"training: {minutes:.1f} minutes of one core, {given.steps} steps")
+    print(f"training: {minutes:.1f} minutes of one core, {trained.result.steps} of {given.steps} steps")
     print(f"after: perplexity {after['perplexity']:.1f}; {before['perplexity'] / after['perplexity']:.1f} times lower")
     print(f"answers that end by themselves: sampled {ended(task, model, test, seed=0):.1%}", flush=True)
     print(f"answers that end by themselves: greedy {ended(task, model, test, temperature=0.0):.1%}")

@@ -20,15 +20,13 @@ from benchmarks.chat_data import write
 from benchmarks.timing import use_threads
 from headway import jobs
 from headway.jobs.preparation import initial_bundle, make_source
-from headway.preprocess.chat_training import DEFAULT_TEMPLATE
 from headway.training.loop import fit
 
 BATCH, CONTEXT, LR, ROWS, WARMUP = 16, 256, 5e-4, 1500, 2
-MARKED = DEFAULT_TEMPLATE.replace(
-    "{{ message.role | capitalize }}: {{ message.content | trim }}"
-    "{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}",
-    "{{ message.role | capitalize }}:{% if message.role == 'assistant' %}{% generation %} {{ message.content | trim }}"
-    "{{ eos_token }}{% endgeneration %}{% else %} {{ message.content | trim }}{% endif %}",
+MARKED = (  # what Headway's default template writes, with marks around the answers
+    "{{ bos_token }}{% for message in messages %}{{ message.role | capitalize }}:{% if message.role == 'assistant' %}"
+    "{% generation %} {{ message.content | trim }}{{ eos_token }}{% endgeneration %}"
+    "{% else %} {{ message.content | trim }}{% endif %}{{ '\\n' }}{% endfor %}"
 )
 
 

@@ -1,10 +1,12 @@
 """Which tokens of a conversation are learnt: the answers and what ends them, found by rendering prefixes."""
 
+import json
+
 import pytest
 
 from headway.errors import InputError
 from headway.preprocess.chat import chat_ids
-from headway.preprocess.chat_training import DEFAULT_TEMPLATE, Tokens, messages_of, training_tokens
+from headway.preprocess.chat_training import DEFAULT_TEMPLATE, Tokens, messages_of, tools_of, training_tokens
 from headway.preprocess.text import Tokenizer
 
 CHATML = (
@@ -94,6 +96,21 @@ def test_tool_calls_are_learnt_as_the_template_writes_them(content: str | None) 
     assert call.startswith(content or "<tool_call>") and "<think>" not in call
 
 
+def test_a_thought_before_the_last_answer_only_does_not_cut_a_call_short() -> None:
+    """As Qwen3's template: an empty <think></think> that is left out once more follows, and <think> begins like the
+    call."""
+    texts = ["Hi, who is it? It is me.", "assistant user tool name arguments"] * 5
+    tokenizer = Tokenizer.train(texts, kind="bpe", size=330, special=("<|im_start|>", "<|im_end|>"))
+    tokenizer.chat_template = CALLS.replace("m.role == 'assistant' %}<think>", "loop.last %}<think>")
+    assert tokenizer.chat_template != CALLS
+    called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "who", "arguments": {}}}]}
+    (tokens,) = training_tokens(tokenizer, [[TALK[0], called, {"role": "tool", "content": "me"}, TALK[1]]])
+    assert isinstance(tokens, Tokens)
+    call, answer = learnt_text(tokenizer, tokens)
+    assert call.strip() == '<tool_call>{"name": "who", "arguments": {}}</tool_call><|im_end|>'
+    assert answer == "It is me.<|im_end|>"
+
+
 def test_the_default_template(tokenizer: Tokenizer) -> None:
     tokenizer.chat_template = DEFAULT_TEMPLATE
     ids = chat_ids(tokenizer, [{"role": "system", "content": "Hi."}, *TALK[:2], {"role": "user", "content": "me"}])
@@ -141,7 +158,61 @@ def test_the_forms_of_conversations() -> None:
     expected = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     assert messages_of(openai) == messages_of(share) == expected
     called = [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]
-    assert messages_of(called) == called
+    (message,) = messages_of(called)
+    assert message["tool_calls"] == [{"function": {"name": "f", "arguments": {}}}]  # an object: a template quotes text
+    with pytest.raises(InputError, match="message 1: tool_calls: expected a list of objects"):
+        messages_of([{"role": "assistant", "tool_calls": ["f"]}])
     for bad, named in [("hello", "as JSON"), ([], "list of messages"), ([{"role": "king", "content": "a"}], "'king'")]:
         with pytest.raises(InputError, match=named):
             messages_of(bad)
+
+
+WEATHER = {"type": "function", "function": {"name": "who", "parameters": {"type": "object", "properties": {}}}}
+TOOLS = (
+    "{% if tools is not none %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}<|im_end|>\n"
+    "{% endif %}" + CALLS
+)
+
+
+def test_tools_are_what_transformers_gives_a_template() -> None:
+    reference = pytest.importorskip("transformers.utils.chat_template_utils")
+    texts = ["Hi, who is it? It is me.", "assistant user tool name arguments type function"] * 5
+    special = ("<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
+    tokenizer = Tokenizer.train(texts, kind="bpe", size=330, special=special)
+    tokenizer.chat_template = TOOLS
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "who", "arguments": {"a": 1}}}]}
+    talk = [TALK[0], call, {"role": "tool", "content": "me"}, TALK[1]]
+    found = {}
+    for tools in (None, [WEATHER]):
+        (expected,), _ = reference.render_jinja_template([talk], tools=tools, chat_template=TOOLS)
+        found[bool(tools)] = ids = chat_ids(tokenizer, talk, tools=tools, answer=False)
+        assert tokenizer.decode(ids, skip_special=False) == expected
+        (tokens,) = training_tokens(tokenizer, [talk], tools=[tools])
+        assert isinstance(tokens, Tokens) and tokens.ids.tolist() == ids
+        assert [text.startswith("<tool_call>") for text in learnt_text(tokenizer, tokens)] == [True, False]
+    assert found[False] != found[True]
+
+
+def test_a_control_token_in_the_description_of_a_tool_stays_text(tokenizer: Tokenizer) -> None:
+    tokenizer.chat_template = TOOLS
+    plain, hostile = (
+        chat_ids(tokenizer, TALK, tools=[{"description": text}]) for text in ("me", "<|im_end|><|im_start|>")
+    )
+    assert [ids.count(tokenizer.id("<|im_end|>")) for ids in (plain, hostile)] == [5, 5]
+
+
+def test_the_default_template_writes_tools_and_calls(tokenizer: Tokenizer) -> None:
+    tokenizer.chat_template = DEFAULT_TEMPLATE
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "who", "arguments": {}}}]}
+    (tokens,) = training_tokens(tokenizer, [[TALK[0], call]], tools=[[WEATHER]])
+    assert isinstance(tokens, Tokens)
+    assert learnt_text(tokenizer, tokens) == [' {"name": "who", "arguments": {}}</s>']
+    assert tokenizer.decode(tokens.ids.tolist(), skip_special=False).startswith('<s>Tools: [{"type": "function"')
+
+
+def test_the_forms_of_tools() -> None:
+    assert tools_of([WEATHER]) == tools_of(json.dumps([WEATHER])) == [WEATHER]
+    assert tools_of(None) is tools_of("") is tools_of([]) is tools_of("[]") is None
+    for bad, named in [("hello", "as JSON"), ({"name": "who"}, "list of functions"), (["who"], "each an object")]:
+        with pytest.raises(InputError, match=named):
+            tools_of(bad)

@@ -58,6 +58,22 @@ def test_forms_of_files(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_column_of_tools(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    tool = {"type": "function", "function": {"name": "look_up"}}
+    lines = [{"messages": talk, "tools": [tool]}, {"messages": talk, "tools": json.dumps([tool])}, {"messages": talk}]
+    (tmp_path / "tools.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    rows = list(read(tmp_path / "tools.jsonl", fields=("messages",)))
+    task, _, _ = started("chat", rows=20)
+    texts = [task.tokenizer.decode(task.examples(row)[0]["ids"]) for row in rows]
+    assert texts[0] == texts[1] and ["look_up" in text for text in texts] == [True, True, False]
+    asked = task.model_input(rows[0])
+    assert asked == {"messages": talk[:1], "tools": [tool]} == task.parse_input(json.dumps(asked))
+    assert "look_up" in task.tokenizer.decode(task.prompt(asked, where=""))
+    with pytest.raises(DataError, match=r"x\.jsonl:3: tools: expected a list of functions"):
+        task.examples(Row({"messages": talk, "tools": {"name": "f"}}, "x.jsonl:3"))
+
+
 def test_rows_on_one_line_are_different_rows(tmp_path: Path) -> None:
     task, model, _ = started("chat", rows=20)
     talks = [{"instruction": f"What is {i}?", "response": f"It is {i}."} for i in range(3)]

@@ -36,6 +36,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "instruction": ("instruction", "prompt", "question", "query", "user", "human", "input"),
     "response": ("response", "output", "completion", "answer", "reply", "assistant", "gpt", "target"),
     "system": ("system", "system_prompt", "system_message"),
+    "tools": ("tools",),
     "input": ("input", "context"),
     "prompt": ("prompt", "instruction", "question", "query", "input"),
     "chosen": ("chosen", "preferred", "chosen_response", "response_chosen"),
@@ -60,9 +61,10 @@ class Alternative:
 
 ALTERNATIVES = {
     "messages": (
-        Alternative(("chosen", "rejected"), ("messages", "prompt", "system"), preferred=True),
-        Alternative(("completion", "desirable", "prompt"), ("system",), preferred=True),
-        Alternative(("instruction", "response"), ("system", "input")),
+        Alternative(("chosen", "rejected"), ("messages", "prompt", "system", "tools"), preferred=True),
+        Alternative(("completion", "desirable", "prompt"), ("system", "tools"), preferred=True),
+        Alternative(("messages", "tools"), (), preferred=True),
+        Alternative(("instruction", "response"), ("system", "input", "tools")),
     )
 }
 

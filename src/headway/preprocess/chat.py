@@ -27,20 +27,29 @@ PER_SECOND = 50  # conversations that are given a further second
 
 PLAIN = (  # for models that come without a template
     "{{ bos_token }}{% for message in messages %}"
-    "{{ message.role | capitalize }}: {{ message.content | trim }}\n{% endfor %}"
+    "{{ message.role | capitalize }}: {{ (message.content or '') | trim }}\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 PLAIN_STOPS = ("\nUser:", "\nSystem:", "\nAssistant:")  # the beginnings of the next turn
 
 Message = Mapping[str, Any]
+Tools = list[dict[str, Any]]  # JSON schemas of functions, as in OpenAI's requests
 
 
-def chat_ids(tokenizer: Tokenizer, messages: Sequence[Message], *, answer: bool = True, bos: bool = True) -> list[int]:
+def chat_ids(
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    *,
+    tools: Tools | None = None,
+    answer: bool = True,
+    bos: bool = True,
+) -> list[int]:
     """The conversation in the model's own format. `answer`: ends where the assistant's reply begins. Without `bos` the
     template's bos_token is empty."""
     check(messages)
-    broken = break_controls(tokenizer, messages)
-    text = render(tokenizer.chat_template or PLAIN, template_variables(tokenizer, broken, answer=answer, bos=bos))
+    broken, described = break_controls(tokenizer, messages), break_controls(tokenizer, tools)
+    variables = template_variables(tokenizer, broken, tools=described, answer=answer, bos=bos)
+    text = render(tokenizer.chat_template or PLAIN, variables)
     controls = _pattern(tokenizer.controls)
     return tokenizer.encode_controlled(controls.sub(lambda found: CONTROL + found[0], text).replace(MARK, ""))
 
@@ -55,10 +64,13 @@ def break_controls(tokenizer: Tokenizer, value: Any) -> Any:
 
 
 def template_variables(
-    tokenizer: Tokenizer, messages: Sequence[Message], *, answer: bool, bos: bool = True
+    tokenizer: Tokenizer, messages: Sequence[Message], *, answer: bool, tools: Tools | None = None, bos: bool = True
 ) -> dict[str, Any]:
+    """The names that `transformers` defines for a template: `tools` and `documents` are none where there are none."""
     return {
         "messages": list(messages),
+        "tools": tools,
+        "documents": None,
         "add_generation_prompt": answer,
         **{f"{role}_token": tokenizer.roles.get(role, "") for role in ("bos", "eos", "pad", "unk")},
         **({} if bos else {"bos_token": ""}),

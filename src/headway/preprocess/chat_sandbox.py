@@ -2,8 +2,9 @@
 (headway.limited_process).
 
 A template comes with a model and is untrusted. Jinja's sandbox forbids attributes and calls that lead out of it; the
-limits of the process bound its memory and time. It has the names that published templates use: `messages`, `bos_token`,
-`eos_token`, `add_generation_prompt`, `raise_exception`, `strftime_now`, the filter `tojson` and the tag `generation`.
+limits of the process bound its memory and time. It has the names that published templates use: `messages`, `tools`,
+`bos_token`, `eos_token`, `add_generation_prompt`, `raise_exception`, `strftime_now`, the filter `tojson` and the tag
+`generation`.
 """
 
 import datetime
@@ -32,8 +33,14 @@ def refuse(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def to_json(value: Any, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
+def to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: Any = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def compile_template(template: str) -> jinja2.Template:

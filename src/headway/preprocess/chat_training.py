@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from headway.errors import HeadwayError, InputError
 from headway.preprocess.chat import (
     MARK,
     Message,
+    Tools,
     break_controls,
     check,
     control_pattern,
@@ -28,8 +30,10 @@ from headway.preprocess.text import CONTROL, Tokenizer
 
 # for models that come without a template: as the plain one, with a token that ends each answer
 DEFAULT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}"
-    "{{ message.role | capitalize }}: {{ message.content | trim }}"
+    "{{ bos_token }}{% if tools %}Tools: {{ tools | tojson }}{{ '\\n' }}{% endif %}{% for message in messages %}"
+    "{{ message.role | capitalize }}: {{ (message.content or '') | trim }}"
+    "{% for call in message.tool_calls or [] %}{{ ' ' if message.content or not loop.first else '' }}"
+    "{{ (call.function or call) | tojson }}{% endfor %}"
     "{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
@@ -82,39 +86,87 @@ def _message(message: Any, number: int) -> dict[str, Any]:
         texts = [part.get("text") for part in content if isinstance(part, Mapping)]
         content = "".join(text for text in texts if isinstance(text, str))
     more = {key: message[key] for key in ("tool_calls", "tool_call_id", "name") if message.get(key) is not None}
+    if "tool_calls" in more:
+        more["tool_calls"] = _calls(more["tool_calls"], number)
     return {"role": ROLE_NAMES[role.lower()], "content": content, **more}
 
 
+def _calls(value: Any, number: int) -> list[dict[str, Any]]:
+    """The arguments of a call as an object: OpenAI's form has them as JSON, which a template would quote once more."""
+    if not isinstance(value, list) or not all(isinstance(call, Mapping) for call in value):
+        raise InputError(f"message {number}: tool_calls: expected a list of objects, found {value!r:.60}")
+    return [
+        {**call, "function": _with_object(function)} if isinstance(function := call.get("function"), Mapping)
+        else _with_object(call)
+        for call in value
+    ]  # fmt: skip
+
+
+def _with_object(function: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = function.get("arguments")
+    try:
+        found = json.loads(arguments) if isinstance(arguments, str) else None
+    except ValueError:
+        found = None
+    return {**function, "arguments": found} if isinstance(found, dict) else dict(function)
+
+
+def tools_of(value: Any) -> Tools | None:
+    """The functions that a conversation may call, as JSON schemas: a list, or that list as JSON (a cell of a table)."""
+    if isinstance(value, str) and value.strip():
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise InputError(f"expected a list of functions, as JSON, found {value!r:.60}") from None
+    if not value:
+        return None
+    if not isinstance(value, list) or not all(isinstance(tool, Mapping) for tool in value):
+        raise InputError(f"expected a list of functions, each an object, found {value!r:.60}")
+    return [dict(tool) for tool in value]
+
+
 def training_tokens(
-    tokenizer: Tokenizer, conversations: Sequence[Sequence[Message]], *, last_only: bool = False
+    tokenizer: Tokenizer,
+    conversations: Sequence[Sequence[Message]],
+    *,
+    tools: Sequence[Tools | None] | None = None,
+    last_only: bool = False,
 ) -> list[Tokens | HeadwayError]:
-    """The tokens of each conversation, or what is wrong with it. `last_only`: only the last answer is learnt."""
+    """The tokens of each conversation, or what is wrong with it. `tools`: the functions that each may call.
+    `last_only`: only the last answer is learnt."""
+    tools = tools or [None] * len(conversations)
     out: list[Tokens | HeadwayError] = []
     for start in range(0, len(conversations), CHUNK):
-        out += _chunk(tokenizer, conversations[start : start + CHUNK], last_only=last_only)
+        part = slice(start, start + CHUNK)
+        out += _chunk(tokenizer, conversations[part], tools[part], last_only=last_only)
     return out
 
 
 def _chunk(
-    tokenizer: Tokenizer, conversations: Sequence[Sequence[Message]], *, last_only: bool
+    tokenizer: Tokenizer,
+    conversations: Sequence[Sequence[Message]],
+    tools: Sequence[Tools | None],
+    *,
+    last_only: bool,
 ) -> list[Tokens | HeadwayError]:
     found: list[Tokens | HeadwayError] = []
     requests: list[dict[str, Any]] = []
     plans: list[tuple[Sequence[Message], list[int], int] | None] = []  # messages, answers, first request
-    for messages in conversations:
+    for messages, functions in zip(conversations, tools, strict=True):
         problem = _problem(messages)
         found.append(problem or InputError("not rendered"))
         if problem is not None:
             plans.append(None)
             continue
         broken = break_controls(tokenizer, messages)
+        variables = partial(template_variables, tokenizer, tools=break_controls(tokenizer, functions))
         answers = [i for i, message in enumerate(broken) if message["role"] == "assistant"]
         answers = answers[-1:] if last_only else answers
         plans.append((broken, answers, len(requests)))
-        requests.append(template_variables(tokenizer, broken, answer=False))
+        requests.append(variables(broken, answer=False))
         for i in answers:
-            requests.append(template_variables(tokenizer, broken[:i], answer=True))
-            requests.append(template_variables(tokenizer, broken[: i + 1], answer=False))
+            requests.append(variables(broken[:i], answer=True))
+            requests.append(variables(broken[: i + 1], answer=False))
     texts = render_many(tokenizer.chat_template or DEFAULT_TEMPLATE, requests) if requests else []
     for number, plan in enumerate(plans):
         if plan is not None:
@@ -165,9 +217,8 @@ def _answer_span(
     alone = after.find(content, start) if content else -1
     at = whole.find(content, start, limit) if alone >= 0 else -1
     if at < 0:  # the template changes the content, or writes calls of tools
-        end = start + _common(whole[start:limit], after[start:])
-        if (thought := EMPTY_THOUGHT.match(whole, start, end)) is not None:
-            start = thought.end()
+        start, alone = _past_thought(whole, start, limit), _past_thought(after, start, len(after))
+        end = start + _common(whole[start:limit], after[alone:])
         ends = [found.end() for found in controls.finditer(whole, start, end)]
         end = ends[-1] if ends and not whole[ends[-1] : end].strip() else end  # not the space behind the end token
         return (start, end) if end > start else None
@@ -178,6 +229,12 @@ def _answer_span(
     if close is not None:
         return start, close.end()
     return start, end + _common(whole[end:limit], after[alone + len(content) :])
+
+
+def _past_thought(text: str, start: int, end: int) -> int:
+    """Where the answer begins behind an empty <think></think>, which some templates write before the last one only."""
+    thought = EMPTY_THOUGHT.match(text, start, end)
+    return start if thought is None else thought.end()
 
 
 def _common(a: str, b: str) -> int:

@@ -23,9 +23,9 @@ from headway.errors import DataError, InputError
 from headway.generation import tokens_left
 from headway.models.protocol import Model
 from headway.preprocess.chat import chat_ids, turn_ends
-from headway.preprocess.chat_training import messages_of
+from headway.preprocess.chat_training import messages_of, tools_of
 from headway.tasks import preferences
-from headway.tasks.chat_examples import TOGETHER, ChatExamples, conversation, numbered
+from headway.tasks.chat_examples import TOGETHER, ChatExamples, conversation, numbered, row_tools
 from headway.tasks.distributed import distributed_map
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
 from headway.tasks.preferences import kind_of
@@ -47,30 +47,36 @@ class Chat(ChatExamples):
     generates: ClassVar[bool] = True
 
     def parse_input(self, text: str) -> Any:
-        """A message of the user, or a whole conversation as a JSON list."""
-        if not text.lstrip().startswith("["):
+        """A message of the user, or a whole conversation: a JSON list, or an object with `messages` and `tools`."""
+        if not text.lstrip().startswith(("[", "{")):
             return text
         try:
-            return json.loads(text)
+            found = json.loads(text)
         except json.JSONDecodeError:
             return text
+        return found if isinstance(found, list) or "messages" in found else text
 
     def is_list_of_inputs(self, inputs: Any) -> bool:
         """A list of messages is one conversation."""
         return isinstance(inputs, list) and not (inputs and isinstance(inputs[0], Mapping))
 
     def model_input(self, row: Row) -> Any:
-        """The conversation up to its last answer."""
+        """The conversation up to its last answer, with the functions that it may call."""
         if kind_of(row) != "answers":
-            return preferences.prompt_of(row)
-        messages = conversation(row)
-        last = max(i for i, message in enumerate(messages) if message["role"] == "assistant")
-        return messages[:last]
+            messages = preferences.prompt_of(row)
+        else:
+            messages = conversation(row)
+            messages = messages[: max(i for i, message in enumerate(messages) if message["role"] == "assistant")]
+        tools = row_tools(row)
+        return messages if tools is None else {"messages": messages, "tools": tools}
 
     def prompt(self, value: Any, *, where: str) -> list[int]:
-        messages = [{"role": "user", "content": value}] if isinstance(value, str) else None
         try:
-            return chat_ids(self.tokenizer, messages or messages_of(value))
+            if isinstance(value, str):
+                return chat_ids(self.tokenizer, [{"role": "user", "content": value}])
+            given = value if isinstance(value, Mapping) else {"messages": value}
+            tools = tools_of(given.get("tools"))
+            return chat_ids(self.tokenizer, messages_of(given.get("messages")), tools=tools)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
 
@@ -144,7 +150,7 @@ class Chat(ChatExamples):
         if scores.keys() == {"examples"}:
             raise InputError("answers that are marked as good or bad are evaluated with a reference model: --reference")
         prompts = [self.model_input(row) for row in rows[:SAMPLED]]
-        fits = [messages for messages in prompts if len(chat_ids(self.tokenizer, messages)) < self.context]
+        fits = [each for each in prompts if len(self.prompt(each, where="")) < self.context]
         if fits:
             found = self.predict(
                 model, fits, details=True, temperature=0.0, max_new_tokens=min(LONGEST, self.context), overflow="window"

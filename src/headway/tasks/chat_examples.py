@@ -21,8 +21,8 @@ from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
-from headway.preprocess.chat import Message
-from headway.preprocess.chat_training import DEFAULT_TEMPLATE, Tokens, messages_of, training_tokens
+from headway.preprocess.chat import Message, Tools
+from headway.preprocess.chat_training import DEFAULT_TEMPLATE, Tokens, messages_of, tools_of, training_tokens
 from headway.preprocess.text import Tokenizer
 from headway.tasks import preferences
 from headway.tasks.preferences import Objective, kind_of
@@ -132,7 +132,8 @@ class ChatExamples(Task):
             return
         by_row = [conversations(row, other=other) for row, other in zip(rows, partners(rows, before), strict=True)]
         given = [each for several in by_row for each in several]
-        found = iter(training_tokens(self.tokenizer, given, last_only=kind_of(rows[0]) != "answers"))
+        tools = [tools for row, several in zip(rows, by_row, strict=True) for tools in [row_tools(row)] * len(several)]
+        found = iter(training_tokens(self.tokenizer, given, tools=tools, last_only=kind_of(rows[0]) != "answers"))
         for row, several in zip(rows, by_row, strict=True):
             tokens = [next(found) for _ in several]
             wrong = next((each for each in tokens if isinstance(each, HeadwayError)), None)
@@ -261,6 +262,14 @@ def conversations(row: Row, *, other: Row) -> list[list[Message]]:
             return [[*prompt, *answer], [*prompt, *preferences.judged(other)[1]]]
         case _:
             return [conversation(row)]
+
+
+def row_tools(row: Row) -> Tools | None:
+    """The functions that the conversation of a row may call."""
+    try:
+        return tools_of(row.fields.get("tools"))
+    except InputError as error:
+        raise DataError(f"{row.where}: tools: {error}") from error
 
 
 def conversation(row: Row) -> list[Message]:

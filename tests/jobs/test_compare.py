@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from headway.data.row import Row
 from headway.errors import ConfigError
 from headway.jobs.compare import check_models
 from headway.jobs.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
+from headway.jobs.compare_page import page
 from headway.jobs.compare_scores import Counts, _ngrams, bleu, by_length, standings
 from headway.models.build import build
 from headway.models.init import initialise
@@ -82,6 +84,22 @@ def test_kept_values_grow_with_the_length_and_weights_do_not_count() -> None:
     assert sizes[0] < weights + 10**6
 
 
+def test_every_picture_says_in_words_what_it_shows() -> None:
+    aligned = {"weights": [[0.9, 0.1], [0.2, 0.8]], "source": ["der", "Hund"], "target": ["the", "dog"]}
+    run = {"seed": 0, "curve": [[1.0, 64, 4.0], [2.0, 128, 0.5]], "steps": 2, "speed": 64.0, "memory": None}
+    model = {
+        "score": 0.5, "low": 0.4, "high": 0.6, "parameters": 10, "runs": [run], "speed": {}, "seen": [], "gradient": [],
+        "by_length": [], "cost": [{"length": 32, "ms": 1.5, "mib": 2.0}], "alignment": aligned,
+    }  # fmt: skip
+    report = {
+        "task": "translate", "score": "bleu", "order": ["<b>"], "models": {"<b>": model}, "verdict": "", "sample": "",
+        "reference": "", "examples": 2, "minutes": 1.0,
+    }  # fmt: skip
+    texts = re.findall(r'<img alt="([^"]*)"', page(report))
+    assert texts[0] == "training loss against seconds, a line a model. Last values: &lt;b&gt; 0.5 at 2."
+    assert len(texts) == 5 and texts[-1].endswith("the largest weight of each row: the ← der, dog ← Hund.")
+
+
 def test_models_are_checked_before_anything_is_trained() -> None:
     with pytest.raises(ConfigError, match="lstm-bahdanau"):
         check_models("translate", ["lstm-bahdanaus"])
@@ -101,7 +119,7 @@ def test_a_comparison_from_the_command_to_the_report(tmp_path: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     counts = [report["models"][name]["parameters"] for name in ("gru", "modern")]
     assert abs(counts[0] - counts[1]) < 0.1 * counts[1]
-    page = (out / "report.html").read_text()
-    assert "<img" in page and "http" not in page.replace("http-equiv", "")
+    text = (out / "report.html").read_text()
+    assert "<img" in text and 'alt=""' not in text and "http" not in text.replace("http-equiv", "")
     again = headway(*command, "--set", "vocab=200", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["order"] == report["order"] and "trained already" in again.stderr

@@ -1,0 +1,203 @@
+"""The page of a comparison: a table, pictures with one sentence each, and alignments, in one file without a network."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from html import escape
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+from headway.printable import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")  # safe for colour blindness
+
+WHY = {
+    "Learning by time": "Every model has the same time, so one whose steps are quicker makes more updates; the "
+    "table has their number.",
+    "Learning by predictions": "The same curves by the number of tokens or labels predicted: what each model learns "
+    "from an example, whatever the example costs.",
+    "Time against length": "A recurrent network takes one step after the other; attention compares all pairs, but "
+    "all at once.",
+    "Memory against length": "What training keeps for the backward pass. Fused attention keeps no matrix of scores, so "
+    "its memory grows with the length and not with its square.",
+    "How far gradients reach": "Through a recurrence the gradient passes every step back and may vanish on the way; "
+    "gates are made to slow this down, and attention reaches every token in one step.",
+    "Score against length": "Without attention the whole source must fit into one vector, whatever its length.",
+}
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;"
+    "background:#fff}"
+    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;text-align:right;"
+    "border-bottom:1px solid #ddd}"
+    "td:first-child,th:first-child{text-align:left}table.texts td{text-align:left}img{max-width:100%}p.why{color:#555}"
+    "code{white-space:pre-wrap}"
+)
+
+
+def page(report: dict[str, Any]) -> str:
+    models = {name: report["models"][name] for name in report["order"]}
+    pictures = {
+        "Learning by time": _lines(models, _curves(0), x="seconds", y="training loss"),
+        "Learning by predictions": _lines(models, _curves(1), x="predictions", y="training loss"),
+        "Time against length": _lines(models, _cost("ms"), x="tokens", y="ms for one text", log="xy"),
+        "Memory against length": _lines(models, _cost("mib"), x="tokens", y="MiB", log="xy"),
+    }
+    if any(model["gradient"] for model in models.values()):
+        pictures["How far gradients reach"] = _lines(
+            models, _gradient, x="distance in tokens", y="gradient, relative to the largest", log="y"
+        )
+    if any(model["by_length"] for model in models.values()):
+        pictures["Score against length"] = _lines(models, _by_length, x="words of the input", y=report["score"])
+    sections = [_table(report), _as_learned(report)]
+    sections += [_section(title, WHY[title], picture) for title, picture in pictures.items()]
+    sections += [_alignment(name, model["alignment"]) for name, model in models.items() if model.get("alignment")]
+    title = escape(f"headway compare {report['task']}")
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
+        f"<p>{escape(report['verdict'])}</p>{''.join(sections)}</html>"
+    )
+
+
+Points = tuple[list[Any], list[float]]
+
+
+def _curves(column: int) -> Callable[[dict[str, Any]], list[Points]]:
+    return lambda model: [
+        ([point[column] for point in run["curve"]], [point[2] for point in run["curve"]]) for run in model["runs"]
+    ]
+
+
+def _cost(key: str) -> Callable[[dict[str, Any]], list[Points]]:
+    return lambda model: [([point["length"] for point in model["cost"]], [point[key] for point in model["cost"]])]
+
+
+def _gradient(model: dict[str, Any]) -> list[Points]:
+    values = [max(value, 1e-12) for value in model["gradient"]]
+    return [(list(range(len(values))), values)]
+
+
+def _by_length(model: dict[str, Any]) -> list[Points]:
+    return [([each[0] for each in model["by_length"]], [each[1] for each in model["by_length"]])]
+
+
+def _lines(
+    models: dict[str, dict[str, Any]],
+    points: Callable[[dict[str, Any]], list[Points]],
+    *,
+    x: str,
+    y: str,
+    log: str = "",
+) -> str:
+    """A picture with the lines of every model in its colour."""
+    ends = ", ".join(
+        f"{name} {found[0][1][-1]:.3g} at {found[0][0][-1]:,.4g}"
+        for name, model in models.items()
+        if (found := [each for each in points(model) if each[0]])
+    )
+
+    def draw(axes: Axes) -> None:
+        for (name, model), colour in zip(models.items(), cycle(COLOURS), strict=False):
+            for number, (xs, ys) in enumerate(each for each in points(model) if each[0]):
+                mark = "o-" if len(xs) < 10 else "-"
+                axes.plot(xs, ys, mark, color=colour, label=None if number else name, alpha=0.85)
+        if not axes.has_data():  # a model that reads only short texts has no costs of longer ones
+            return
+        if "x" in log:
+            axes.set_xscale("log", base=2)
+        if "y" in log:
+            axes.set_yscale("log")
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.legend()
+
+    return _picture(draw, alt=f"{y} against {x}, a line a model. Last values: {ends}." if ends else f"{y}: no values")
+
+
+def _table(report: dict[str, Any]) -> str:
+    head = (
+        "model",
+        report["score"],
+        "95% interval",
+        "parameters",
+        "steps",
+        "predictions/s",
+        "generated tokens/s",
+        "memory",
+    )
+    rows = []
+    for name in report["order"]:
+        model = report["models"][name]
+        first = model["runs"][0]
+        cells = (
+            name,
+            f"{model['score']:.4g}",
+            f"{model['low']:.4g} – {model['high']:.4g}",
+            f"{model['parameters']:,}",
+            f"{first['steps']:,}",
+            "–" if first["speed"] is None else f"{first['speed']:,.0f}",
+            f"{model['speed']['tokens']:,.0f}" if "tokens" in model["speed"] else "–",
+            "–" if first["memory"] is None else f"{first['memory'] / 2**20:,.0f} MiB",
+        )
+        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    top = "<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"
+    seeds = len(next(iter(report["models"].values()))["runs"])
+    why = (
+        f"{report['examples']:,} held-out examples; {60 * report['minutes']:.0f} s of training and {seeds} "
+        f"seed{'s' * (seeds > 1)} for each model, about the same number of parameters, one tokenizer. "
+        "Intervals: paired bootstrap over examples and seeds."
+    )
+    return f'<table>{top}{"".join(rows)}</table><p class="why">{escape(why)}</p>'
+
+
+def _as_learned(report: dict[str, Any]) -> str:
+    """One held-out example through every model as it learned."""
+    rows = []
+    for name in report["order"]:
+        for seen in report["models"][name].get("seen", []):
+            cells = (name, f"{seen['seconds']:.0f} s", f"{seen['step']:,}", printable(seen["text"]))
+            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    top = "<tr><th>model</th><th>after</th><th>steps</th><th>output</th></tr>"
+    given = f"<code>{escape(printable(report['sample']))}</code>"
+    wanted = f" → <code>{escape(printable(report['reference']))}</code>" if report["reference"] else ""
+    why = "The same held-out example at several moments of the training."
+    table = f'<table class="texts">{top}{"".join(rows)}</table>'
+    return f'<h2>As it learned</h2><p class="why">{why} {given}{wanted}</p>{table}'
+
+
+def _section(title: str, why: str, image: str) -> str:
+    return f'<h2>{escape(title)}</h2><p class="why">{escape(why)}</p>{image}'
+
+
+def _alignment(name: str, found: dict[str, Any]) -> str:
+    def draw(axes: Axes) -> None:
+        axes.imshow(found["weights"], cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+        axes.set_xticks(range(len(found["source"])), [printable(token) for token in found["source"]], rotation=60)
+        axes.set_yticks(range(len(found["target"])), [printable(token) for token in found["target"]])
+
+    why = "Where each token of the reference looks in the source (last layer, mean of the heads)."
+    return _section(f"Alignment of {name}", why, _picture(draw, alt=alignment_text(name, found)))
+
+
+def alignment_text(name: str, found: dict[str, Any]) -> str:
+    """For each token of the reference, the token of the source that it looks at most."""
+    most = [max(range(len(row)), key=row.__getitem__) for row in found["weights"]]
+    pairs = ", ".join(
+        f"{printable(token)} ← {printable(found['source'][i])}" for token, i in zip(found["target"], most, strict=True)
+    )
+    return f"Attention of {name}, the largest weight of each row: {pairs}."
+
+
+def _picture(draw: Callable[[Axes], None], *, alt: str) -> str:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    draw(figure.subplots())
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=110)
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}">'

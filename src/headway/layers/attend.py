@@ -38,6 +38,9 @@ def attend(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
     allowed = mask.tensor(queries, keys, q.device)
+    if bias is not None and bias.requires_grad and torch.is_grad_enabled() and q.device.type == "cpu":
+        # torch has no fused kernel for this; its own composition is slower and draws its dropout number by number
+        return attend_with_weights(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)[0]
     if bias is None:
         extra = allowed
     else:
@@ -74,13 +77,12 @@ def attention_weights(
     allowed = mask.tensor(queries, keys, q.device)
     k = take(k, None if heads is None else [head * k.shape[1] // count for head in heads], None)
     q = take(q, heads, rows)
-    scores = q @ repeat_groups(k, q.shape[1]).transpose(-2, -1)
-    scores = scores * score_scale(q.shape[-1], scale)
+    scores = (q * score_scale(q.shape[-1], scale)) @ repeat_groups(k, q.shape[1]).transpose(-2, -1)
     if bias is not None:
         scores = scores + take(bias, heads, rows).to(scores.dtype)
     if allowed is not None:
         scores = scores.masked_fill(~take(allowed, heads, rows), -math.inf)
-    return scores, softmax(scores)
+    return scores, scores.softmax(-1) if allowed is None else softmax(scores)
 
 
 def score_scale(size: int, scale: float | None = None) -> float:

@@ -143,7 +143,7 @@ class _Skew(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _skewed(x.contiguous()).clone()
+        return _skewed(x.contiguous())
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:

@@ -101,7 +101,9 @@ def test_a_thought_before_the_last_answer_only_does_not_cut_a_call_short() -> No
     call."""
     texts = ["Hi, who is it? It is me.", "assistant user tool name arguments"] * 5
     tokenizer = Tokenizer.train(texts, kind="bpe", size=330, special=("<|im_start|>", "<|im_end|>"))
-    tokenizer.chat_template = CALLS.replace("m.role == 'assistant' %}<think>", "loop.last %}<think>")
+    tokenizer.chat_template = CALLS.replace(
+        "m.role == 'assistant' %}<think>", "m.role == 'assistant' and loop.last %}<think>"
+    )
     assert tokenizer.chat_template != CALLS
     called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "who", "arguments": {}}}]}
     (tokens,) = training_tokens(tokenizer, [[TALK[0], called, {"role": "tool", "content": "me"}, TALK[1]]])

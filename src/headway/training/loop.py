@@ -81,6 +81,7 @@ def fit(
         if world.is_main:
             run.callbacks = [*callbacks, *(make_tracker(name, training) for name in settings.report)]
         stack.callback(run.notify, "on_end")
+        stack.callback(run.stepper.reader.close)
         interrupt = stack.enter_context(catch_signals())
         stack.enter_context(explain_out_of_memory())
         run.start(resume=resume, warnings=[unlocked] if unlocked else [])
@@ -210,7 +211,10 @@ class Run:
         status.steps = self.intervals.planned_steps(status, len(batches))
         status.factor = self.schedule.factor(status.step, status.steps, status.extension)
         self.optimizers.zero_grad()
-        gradients = self.stepper.gradients(batches[status.position], epoch=status.epoch, step=status.step + 1)
+        indices, upcoming = batches[status.position], batches[status.position + 1 : status.position + 2]
+        gradients = self.stepper.gradients(
+            indices, epoch=status.epoch, step=status.step + 1, upcoming=upcoming[0] if len(upcoming) else None
+        )
         if status.step == 0:
             status.first_loss = gradients.mean_loss
         spike = self.spike_filter.check(gradients.norm_value) if gradients.usable else None

@@ -26,6 +26,7 @@ from headway.memory import return_freed_memory
 from headway.training import rng
 from headway.training.nonfinite import format_locations, is_out_of_memory
 from headway.training.protocols import LossFunction, Source
+from headway.training.read_ahead import ReadAhead
 from headway.training.replica import Replica
 from headway.training.step_dump import StepDump, autocast
 from headway.validation import between, from_dict
@@ -82,6 +83,9 @@ class Stepper:
     warn: Callable[[str], None]
     scale: LossScale = field(default_factory=LossScale)
 
+    def __post_init__(self) -> None:
+        self.reader = ReadAhead(self.source)
+
     @property
     def factor(self) -> float:
         """The loss scale: multiplies the loss, divides the gradients."""
@@ -90,14 +94,17 @@ class Stepper:
     def autocast(self) -> AbstractContextManager[Any]:
         return autocast(self.precision, self.device)
 
-    def gradients(self, indices: np.ndarray, *, epoch: int, step: int) -> Gradients:
-        """Compute `.grad` for one effective batch. When out of memory, halve the micro-batches and repeat the step."""
+    def gradients(self, indices: np.ndarray, *, epoch: int, step: int, upcoming: np.ndarray | None = None) -> Gradients:
+        """Compute `.grad` for one effective batch. When out of memory, halve the micro-batches and repeat the step.
+        `upcoming`: the batch of the next step, if it is of the same epoch."""
         random_state = rng.capture()
-        waited = 0.0
+        start, waited = perf_counter(), 0.0
         while True:
             began = perf_counter()
             batches, count, rows = self.collate(indices, epoch)
             waited += perf_counter() - began
+            if upcoming is not None:
+                self.reader.start(self._pieces(upcoming), epoch)
             try:
                 gradients = self.forward_backward(batches, count=count, rows=rows)
                 break
@@ -120,13 +127,12 @@ class Stepper:
                 raise self._nonfinite_error(model, batches, dump, loss_is_finite=isfinite(own))
         self.scale.update(finite)
         gradients.usable, gradients.waited = finite, waited
+        self.reader.measure(loading=waited, step=perf_counter() - start)
         return gradients
 
     def collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:
         """This rank's micro-batches of an effective batch, and the number of predictions and rows of all ranks."""
-        share = indices[self.world.rank :: self.world.size]
-        pieces = [piece for piece in np.array_split(share, self.accumulate) if len(piece)]
-        batches = [self.source.load(piece, epoch) for piece in pieces]
+        batches = [self.reader.load(piece, epoch) for piece in self._pieces(indices)]
         count, rows = self.world.all_reduce(sum(batch.count for batch in batches), sum(batch.rows for batch in batches))
         if count == 0:
             where = [place for batch in batches for place in batch.where]
@@ -136,6 +142,11 @@ class Stepper:
             spare = self.source.load(indices[:1], epoch)
             batches.append(replace(spare, count=0, where=[]))
         return batches, int(count), int(rows)
+
+    def _pieces(self, indices: np.ndarray) -> list[np.ndarray]:
+        """The indices of this rank's micro-batches."""
+        share = indices[self.world.rank :: self.world.size]
+        return [piece for piece in np.array_split(share, self.accumulate) if len(piece)]
 
     def forward_backward(self, batches: list[Batch], *, count: int, rows: int) -> Gradients:
         """Forward and backward passes of the micro-batches. Reads nothing back from the device."""

@@ -59,6 +59,7 @@ def test_changes_keep_the_words() -> None:
         loud = np.flatnonzero(np.abs(changed) > 0.25)
         assert 0.5 / 1.16 < (loud[-1] - loud[0]) / 16000 < 0.5 / 0.84, "speech is faster or slower, and whole"
     assert len(shifted(sound, -9000, -9000)) >= 8000 - 40, "no loud sample is cut off"
+    assert len(shifted(np.zeros(100, np.float32), -60, -60)) == 100, "of silence nothing is cut off"
     features = torch.randn(2, 50, 80)
     features[1, 40:] = 0
     changed = changed_features(features, [50, 40], [np.random.default_rng(0), np.random.default_rng(1)])

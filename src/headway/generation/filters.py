@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -207,8 +207,14 @@ class Suppress:
         active = [new >= self.begin and (self.until is None or new < self.until) for new in history.new]
         if not any(active):
             return scores
-        known = torch.tensor([i for i in self.ids if i < scores.shape[1]], dtype=torch.long, device=scores.device)
+        known = known_ids(self.ids, scores.shape[1], scores.device)
         return choose_rows(active, scores.index_fill(1, known, -math.inf), scores)
+
+
+@lru_cache(maxsize=64)
+def known_ids(ids: tuple[int, ...], vocab: int, device: torch.device) -> Tensor:
+    """Those of a vocabulary."""
+    return torch.tensor([id for id in ids if id < vocab], dtype=torch.long, device=device)
 
 
 @dataclass(frozen=True)

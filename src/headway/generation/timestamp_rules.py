@@ -35,7 +35,7 @@ class TimestampRules:
         free = torch.tensor([seen.new >= self.forced for seen in history.rows], device=scores.device)
         stamps, others = scores[:, self.first :].logsumexp(-1), scores[:, : self.first].amax(-1)
         only = free & (stamps > others)  # (row)
-        scores[:, : self.first].masked_fill_(only[:, None], -math.inf)
+        scores[:, : self.first] += torch.zeros_like(stamps).masked_fill_(only, -math.inf)[:, None]  # no mask of all
         return scores
 
     def _forbid(self, scores: Tensor, answer: np.ndarray) -> None:

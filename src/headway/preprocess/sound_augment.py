@@ -8,7 +8,7 @@ draws come from the generator that is given, so an example's change depends on i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,17 +31,19 @@ BIN_MASKS, BIN_SHARE = 2, 0.15  # masks over frequency
 
 def changed_sound(samples: Samples, rate: int, random: Generator) -> Samples:
     """Another speed, beginning, end and noise floor."""
-    speed = 1 + random.uniform(-SPEED, SPEED)
-    count = max(1, round(len(samples) / speed))
+    faster, before, behind, noisy, level = random.random(5).tolist()
+    count = max(1, round(len(samples) / (1 + SPEED * (2 * faster - 1))))
     out = resampled(samples, count)
-    before, behind = (round(random.uniform(-SHIFT, SHIFT) * rate) for _ in range(2))
-    out = shifted(out, before, behind)
-    if random.random() < NOISY:
-        level = np.exp(random.uniform(*np.log(NOISE))) * np.abs(out).max(initial=0)
+    out = shifted(out, *(round(SHIFT * (2 * each - 1) * rate) for each in (before, behind)))
+    if noisy < NOISY:
         noise = random.standard_normal(len(out), dtype=np.float32)
-        noise *= np.float32(level)
+        noise *= NOISE[0] * (NOISE[1] / NOISE[0]) ** level * _largest(out)
         out += noise
     return out
+
+
+def _largest(samples: Samples) -> float:
+    return float(max(samples.max(initial=0), -samples.min(initial=0)))
 
 
 def resampled(samples: Samples, count: int) -> Samples:
@@ -57,64 +59,79 @@ def resampled(samples: Samples, count: int) -> Samples:
 
 def shifted(samples: Samples, before: int, behind: int) -> Samples:
     """With so many zeros before and behind; a negative number cuts off samples, but only quiet ones."""
-    size = np.abs(samples)
-    loud = np.flatnonzero(size > QUIET * size.max(initial=0))
-    first, last = (int(loud[0]), int(loud[-1])) if len(loud) else (0, len(samples) - 1)
-    samples = samples[min(max(0, -before), first) : len(samples) - min(max(0, -behind), len(samples) - 1 - last)]
-    return np.pad(samples, (max(0, before), max(0, behind)))
+    level = QUIET * _largest(samples)
+    before, behind = (max(0, before), max(0, behind)) if not level else (before, behind)
+    cut = _quiet(samples[: max(0, -before)], level)
+    end = len(samples) - _quiet(samples[cut:][::-1][: max(0, -behind)], level)
+    before, behind = max(0, before), max(0, behind)
+    out = np.zeros(before + end - cut + behind, np.float32)
+    out[before : before + end - cut] = samples[cut:end]
+    return out
 
 
-@dataclass(frozen=True)
-class Change:
-    """What is drawn for one spectrogram."""
-
-    warp: float  # stretch of the frequency axis
-    curve: NDArray[np.float32]  # (bin,): of the microphone, in units of a feature
-    frames: list[tuple[int, int]]  # masks over time: first frame, and the first behind
-    bins: list[tuple[int, int]]  # masks over frequency
+def _quiet(samples: Samples, level: float) -> int:
+    """How many of the first samples are not louder."""
+    loud = (samples > level) | (samples < -level)
+    return int(loud.argmax()) if loud.any() else len(samples)
 
 
-def draw_change(frames: int, bins: int, random: Generator) -> Change:
-    warp = 1 + random.uniform(-WARP, WARP)
-    place, waves = np.linspace(0, np.pi, bins), np.arange(1, WAVES + 1)
-    heights, phases = random.normal(0, TILT / waves), random.uniform(0, np.pi, WAVES)
-    curve = heights @ np.cos(waves[:, None] * place + phases[:, None])  # (bin,)
-    masks = [
-        _mask(size, share, random)
-        for count, share, size in ((TIME_MASKS, TIME_SHARE, frames), (BIN_MASKS, BIN_SHARE, bins))
-        for _ in range(count)
-    ]
-    return Change(warp, curve.astype(np.float32), masks[:TIME_MASKS], masks[TIME_MASKS:])
+class Changes(NamedTuple):
+    """What is drawn for each spectrogram of a batch."""
+
+    warp: Tensor  # (sound,): stretch of the frequency axis
+    curve: Tensor  # (sound, bin): of the microphone, in units of a feature
+    frames: Spans
+    bins: Spans
 
 
-def _mask(size: int, share: float, random: Generator) -> tuple[int, int]:
-    length = int(random.integers(0, int(share * size) + 1))
-    start = int(random.integers(0, size - length + 1))
-    return start, start + length
+def draw_changes(frames: Sequence[int], bins: int, randoms: Sequence[Generator]) -> Changes:
+    masks = TIME_MASKS + BIN_MASKS
+    draws = np.stack([random.random(1 + WAVES + 2 * masks) for random in randoms])  # (sound, draw)
+    waves = np.arange(1, WAVES + 1)
+    heights = np.stack([random.standard_normal(WAVES) for random in randoms]) * (TILT / waves)  # (sound, wave)
+    phases, place = np.pi * draws[:, 1 : 1 + WAVES], np.linspace(0, np.pi, bins)[:, None] * waves  # (bin, wave)
+    # cos(place + phase), as a sum of products
+    curve = (heights * np.cos(phases)) @ np.cos(place).T - (heights * np.sin(phases)) @ np.sin(place).T
+    of_time, of_bins = np.split(draws[:, 1 + WAVES :].reshape(len(draws), masks, 2), [TIME_MASKS], axis=1)
+    return Changes(
+        warp=torch.from_numpy((1 + WARP * (2 * draws[:, 0] - 1)).astype(np.float32)),
+        curve=torch.from_numpy(curve.astype(np.float32)),
+        frames=_spans_of(of_time, np.asarray(frames)[:, None], TIME_SHARE),
+        bins=_spans_of(of_bins, np.full((1, 1), bins), BIN_SHARE),
+    )
+
+
+def _spans_of(draws: NDArray[np.float64], size: NDArray[np.int64], share: float) -> Spans:
+    """Each up to `share` of `size` long, by two draws: (sound, span, 2)."""
+    length = np.floor(draws[..., 0] * (np.floor(share * size) + 1)).astype(np.int64)
+    first = np.floor(draws[..., 1] * (size - length + 1)).astype(np.int64)
+    return Spans(torch.from_numpy(first), torch.from_numpy(first + length))
+
+
+class Spans(NamedTuple):
+    first: Tensor  # (sound, span)
+    behind: Tensor
+
+    def inside(self, size: int) -> Tensor:
+        """(sound, place), True inside any span of the sound."""
+        place = torch.arange(size)
+        return ((place >= self.first[..., None]) & (place < self.behind[..., None])).any(1)
 
 
 def changed_features(features: Tensor, frames: Sequence[int], randoms: Sequence[Generator]) -> Tensor:
     """Another vocal tract and microphone, and parts masked by the mean. `features` is (sound, frame, bin), padded
     behind the `frames` of each sound; padding stays zero."""
     bins = features.shape[2]
-    changes = [draw_change(count, bins, random) for count, random in zip(frames, randoms, strict=True)]
-    out = warped(features, torch.tensor([change.warp for change in changes]))
-    out += torch.from_numpy(np.stack([change.curve for change in changes]))[:, None]
+    changes = draw_changes(frames, bins, randoms)
+    out = warped(features, changes.warp)
+    out += changes.curve[:, None]
     counts = torch.tensor(frames)
     padding = torch.arange(features.shape[1]) >= counts[:, None]  # (sound, frame)
     out.masked_fill_(padding[:, :, None], 0)
     mean = out.sum((1, 2)) / (counts * bins)
-    time = _spans(features.shape[1], [change.frames for change in changes])
-    frequency = _spans(bins, [change.bins for change in changes])
+    time, frequency = changes.frames.inside(features.shape[1]), changes.bins.inside(bins)
     masked = (time[:, :, None] | frequency[:, None]) & ~padding[:, :, None]
     return torch.where(masked, mean[:, None, None], out)
-
-
-def _spans(size: int, spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
-    """(row, place), True inside any span of the row."""
-    place = torch.arange(size)[None, None]
-    first, behind = torch.tensor(spans).unsqueeze(-1).unbind(2)  # (row, span, 1)
-    return ((place >= first) & (place < behind)).any(1)
 
 
 def warped(features: Tensor, factors: Tensor) -> Tensor:

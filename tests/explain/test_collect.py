@@ -115,6 +115,21 @@ def test_a_recurrent_model_has_an_alignment() -> None:
     assert [each.sequence for each in found.embedding] == ["source", "target"]
     assert found.generation is not None
     assert found.generation.steps[0].attention.shape == (1, alignment.weights.shape[2])
+    check_tokens(found)
+
+
+@pytest.mark.parametrize("task", ["generate", "classify", "tag"])
+def test_a_recurrent_model_says_what_each_token_adds(task: str) -> None:
+    check_tokens(collect(bundle(task, architecture="lstm"), "the import state said no"))
+
+
+def check_tokens(found: story.Story) -> None:
+    """Every token of every sequence has a part, and they sum to the logit."""
+    assert found.attribution is not None and found.attribution.method == "integrated"
+    parts = found.attribution.parts
+    assert len(parts) == 1 + sum(len(sequence.tokens) for sequence in found.sequences.values())
+    assert np.isclose(sum(value for _, value in parts), found.attribution.logit, atol=2e-3)
+    assert len({value for _, value in parts}) > 2
 
 
 def test_an_image_becomes_patches() -> None:

@@ -1,4 +1,5 @@
-"""The explanation of one logit: the logit lens, head importance and direct logit attribution."""
+"""The explanation of one logit: the logit lens, head importance, direct logit attribution, and for models without a
+residual stream integrated gradients."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from headway.explain import story
 from headway.explain.choices import IdsToText, round_float32
 from headway.inspect.attribution import Contribution, attribute
 from headway.inspect.importance import Score, head_importance, logit
+from headway.inspect.integrated import integrated_gradients
 from headway.inspect.intervene import ablate
 from headway.inspect.lens import logit_lens
 from headway.models.protocol import Model
@@ -105,6 +107,21 @@ def attribution(model: Model, inputs: Inputs, target: Target) -> story.Attributi
     return story.Attribution(
         target.text, round_float32(found.logit), [(name, round_float32(value)) for name, value in parts.items()]
     )
+
+
+def token_attribution(
+    model: Model, inputs: Inputs, target: Target, sequences: Mapping[str, story.Sequence]
+) -> story.Attribution:
+    """What each token adds, of every sequence in the order in which the model embeds them."""
+    found = integrated_gradients(model, inputs, target.token, position=target.position)
+    several = len(found.tokens) > 1
+    parts = [("no tokens (all embeddings zero)", round_float32(found.baseline))]
+    for (name, sequence), values in zip(sequences.items(), found.tokens, strict=True):
+        for number, (token, value) in enumerate(zip(sequence.tokens, values, strict=True)):
+            parts.append(
+                (f"{name} {number}: {token.text}" if several else f"{number}: {token.text}", round_float32(value))
+            )
+    return story.Attribution(target.text, round_float32(found.logit), parts, method="integrated")
 
 
 def _part_name(part: Contribution) -> str:

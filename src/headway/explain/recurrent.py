@@ -1,11 +1,12 @@
-"""The story of a recurrent model: its embeddings, its alignment with the source if it has attention, and its output."""
+"""The story of a recurrent model: its embeddings, its alignment with the source if it has attention, its output, and
+what each token adds to it."""
 
 from __future__ import annotations
 
 import torch
 
 from headway.bundle import Bundle
-from headway.explain import story, tensors
+from headway.explain import importance, story, tensors
 from headway.explain.decoder_inputs import continuation, generation_of
 from headway.explain.encoder_inputs import PreparedInput
 from headway.explain.facts import facts, kind_of, name_of
@@ -26,6 +27,10 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
         generation = generation_of(output, attention[0] if attention else None)
     else:
         generation = continuation(bundle, task, prepared.inputs["inputs"][0].tolist(), steps=steps)
+    target = importance.target_of(output, first=prepared.answer_from if "target" in prepared.sequences else None)
+    attribution = None
+    if target is not None:
+        attribution = importance.token_attribution(model, prepared.inputs, target, prepared.sequences)
     token, sums = recorded["embedding.token"], recorded["embedding.sum"]  # source and target share one embedding
     return story.Story(
         title=title,
@@ -39,6 +44,7 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
         ],
         attention=attention,
         output=output,
+        attribution=attribution,
         generation=generation,
     )
 

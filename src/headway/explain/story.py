@@ -165,6 +165,7 @@ class Attribution:
     target: str
     logit: float
     parts: list[tuple[str, float]]  # sum to the logit
+    method: Literal["direct", "integrated"] = "direct"  # parts of the model, or tokens of the input
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ are computed beside it, for the selected layers, heads and queries only."""
 
 from headway.inspect.attribution import Attribution, Contribution, attribute
 from headway.inspect.importance import HeadImportance, head_importance, logit
+from headway.inspect.integrated import TokenAttribution, integrated_gradients
 from headway.inspect.intervene import ablate, patch, replace, scale, steer
 from headway.inspect.lens import LensLayer, logit_lens
 from headway.inspect.pictures import draw_alignment, draw_attention, draw_heads, draw_positions
@@ -15,6 +16,7 @@ __all__ = [
     "HeadImportance",
     "LensLayer",
     "Rollout",
+    "TokenAttribution",
     "ablate",
     "attention_rollout",
     "attribute",
@@ -23,6 +25,7 @@ __all__ = [
     "draw_heads",
     "draw_positions",
     "head_importance",
+    "integrated_gradients",
     "logit",
     "logit_lens",
     "patch",

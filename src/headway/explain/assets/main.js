@@ -20,7 +20,9 @@ if (story.attention.length) {
   else step("heads", "The attention weights", "queries × keys", buildHeads);
   if (looked) byHand();
 }
-if (story.stream.length || story.lens || story.heads || story.attribution)
+if (story.attribution?.method === "integrated")
+  step("stream", "The tokens behind the answer", "what each token adds", buildStream);
+else if (story.stream.length || story.lens || story.heads || story.attribution)
   step("stream", "The residual stream", "what each layer adds", buildStream);
 if (story.output?.kind === "picture") step("output", "The picture", "velocity → steps → picture", buildOutput);
 else if (story.output?.vector) step("output", "The sentence embedding", "one vector for the text", buildOutput);

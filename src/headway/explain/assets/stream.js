@@ -6,7 +6,7 @@ const shortName = (part) => `${part.layer} ${PARTS[part.part]}`;
 
 function buildStream(body) {
   const redraws = [];
-  body.append(...prose(WORDS.stream));
+  if (story.attribution?.method !== "integrated") body.append(...prose(WORDS.stream));
   if (story.stream.length) {
     const place = el("div");
     body.append(...prose(WORDS.sizes), place);

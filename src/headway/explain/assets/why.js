@@ -28,7 +28,7 @@ function lens() {
 }
 
 function attribution() {
-  const { target, logit, parts } = story.attribution;
+  const { target, logit, parts, method } = story.attribution;
   const most = largestSize(parts.map(([, value]) => value));
   const ordered = [...parts].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   const rows = ordered.map(([name, value]) =>
@@ -38,10 +38,12 @@ function attribution() {
     ),
   );
   const total = sum(parts.map(([, value]) => value));
+  const direct = method !== "integrated";
+  const words = direct ? WORDS.attribution : WORDS.integrated;
   return [
-    heading("Direct logit attribution"),
-    el("p", { class: "prose" }, "The logit of ", bdi(target, "target"), ` is ${number(logit, 5)}. `, WORDS.attribution),
-    table(["part", "adds to the logit"], rows, { id: "attribution", class: "sums wide" }),
+    heading(direct ? "Direct logit attribution" : "Integrated gradients"),
+    el("p", { class: "prose" }, "The logit of ", bdi(target, "target"), ` is ${number(logit, 5)}. `, words),
+    table([direct ? "part" : "token", "adds to the logit"], rows, { id: "attribution", class: "sums wide" }),
     el("p", { class: "check" }, Math.abs(total - logit) < 1e-2 ? "✓ " : "≠ ", `The parts sum to ${number(total, 6)}.`),
   ];
 }

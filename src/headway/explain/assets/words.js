@@ -126,6 +126,8 @@ const WORDS = {
     the last. The last layer is on top. Watch at which layer the answer appears, and what was there before.`,
   attribution: `Because the stream is a sum, the logit is one too. These are the direct contributions of the parts
     (what a part does through later layers counts for those).`,
+  integrated: `There is no residual stream here. All embeddings are scaled from zero to their own values, and a token's
+    part is its embedding times the mean of its gradient on the way; the parts sum to the logit.`,
   ranking: `Ablate one head (set its output to zero), run the model again, and see how far the answer's logit falls:
     above zero, the head supports the answer; below, it works against it. The gradient is a first-order estimate of the
     same.`,

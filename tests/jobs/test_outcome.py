@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway import jobs
+from headway.baselines import Baseline
 from headway.jobs.outcome import run_warnings
 from headway.tasks import find
 from headway.training.result import FitResult
@@ -109,3 +110,19 @@ def test_a_loss_that_fell_without_a_better_score_gets_other_advice() -> None:
     task = find("classify")(tokenizer=tokenizer, labels=["a", "b"])
     (line,) = run_warnings(result(1.0, 0.1), {"accuracy": 0.4, "majority": 0.5}, task=task, settings=Settings(steps=1))
     assert "The training loss fell" in line
+
+
+def test_a_model_that_a_cheap_one_is_better_than() -> None:
+    tokenizer: Any = range(300)
+    task = find("classify")(tokenizer=tokenizer, labels=["a", "b"])
+    beside = [Baseline("always a", {"accuracy": 0.5}, trivial=True), Baseline("a cheap model", {"accuracy": 0.9})]
+
+    def warned(accuracy: float) -> list[str]:
+        scores = {"accuracy": accuracy, "majority": 0.5}
+        return run_warnings(result(1.0, 0.1), scores, task=task, settings=Settings(steps=1), beside=beside)
+
+    assert warned(0.9) == [] and warned(0.95) == []  # as good as the cheap model is no failure
+    (line,) = warned(0.8)
+    assert line.startswith("accuracy 0.8 is not better than a cheap model (0.9). It is fitted in seconds")
+    (line,) = warned(0.5)
+    assert "a cheap model (0.9)" in line  # the stronger of the two

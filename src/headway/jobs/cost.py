@@ -29,6 +29,8 @@ from headway.training.step_trial import StepMemory, StepProfile, StepTime, StepT
 
 SAMPLE = 256  # examples from which typical batches are formed
 TIMED = 3  # of these batches, by length
+COMPACT = 1 << 30  # bytes of the process: fine-tuning is divided into micro-batches for it on a CPU …
+EFFICIENT = 1024  # … of at least so many tokens, where smaller ones would take longer
 USABLE = 0.9  # the share of the available memory that a step is fitted into
 BUSY = 1.25  # a slowdown from which on it is reported
 MIB, GIB = 2**20, 2**30
@@ -124,9 +126,11 @@ class Cost:
         """For the report."""
         out = {"memory": self._memory_line()}
         if self.accumulate > settings.accumulate:
+            fits = self.available is None or self.whole <= USABLE * self.available
+            have = "" if fits else f", and {_size(self.available or 0)} are available"
             out["micro-batch"] = (
                 f"a batch is computed in {self.accumulate} parts of {self.rows}: undivided it needs "
-                f"{_size(self.whole)} more, and {_size(self.available or 0)} are available; the batch stays the same"
+                f"{_size(self.whole)} more{have}; the batch stays the same"
             )
         busy = ""
         if self.step.slowdown >= BUSY:
@@ -178,11 +182,17 @@ class Estimator:
         self.settings, self.task, self.work, self.ranks = plan.settings(), task, work, ranks
         self.is_given = "train.accumulate" in (plan.given or [])
         self.device = pick_device(self.settings.device)
+        self.compact = plan.recipe == "finetune" and task.budgeted and self.device.type == "cpu"
         model = copy.deepcopy(model)
         with torch.random.fork_rng(devices=[]):
             prepare_parameters(model, lora=plan.lora, frozen=plan.freeze)
         self.profile: StepProfile | None = None
         self.trial = StepTrial(model, loss=self.task.loss, settings=self.settings, device=self.device)
+
+    def step_time(self) -> StepTime:
+        """Of batches that are not divided."""
+        with self.trial.active():
+            return self._time(self.settings.batch)[0]
 
     def cost(self, *, held_out: int) -> Cost:
         resident, available = resident_memory(), device_memory(self.device)
@@ -191,8 +201,9 @@ class Estimator:
         with self.trial.active():
             accumulate = self.settings.accumulate
             memory = [self._memory(group, accumulate)]
-            while available is not None and not self.is_given and accumulate < len(group):
-                if memory[-1].growth <= USABLE * available:
+            while not self.is_given and accumulate < len(group):
+                fits = available is None or memory[-1].growth <= USABLE * available
+                if fits and not (self.compact and self._divisible(group, accumulate, memory[-1], resident)):
                     break
                 accumulate *= 2
                 memory.append(self._memory(group, accumulate))
@@ -210,6 +221,11 @@ class Estimator:
             steps=steps,
             evaluation=self._evaluation(step, steps, per_epoch=per_epoch, held_out=held_out),
         )
+
+    def _divisible(self, group: Sequence[Example], accumulate: int, memory: StepMemory, resident: int | None) -> bool:
+        """Whether micro-batches half as large need less memory than is usual, and no more time."""
+        large = (resident or memory.weights) + memory.growth > COMPACT
+        return large and self._padded(group) / (2 * accumulate) >= EFFICIENT
 
     def _memory(self, group: Sequence[Example], accumulate: int) -> StepMemory:
         if self.profile is None or (accumulate > 1 and self.profile.further is None):

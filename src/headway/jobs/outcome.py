@@ -1,9 +1,13 @@
-"""What a finished run says about itself if it has not learned: a loss that diverged, a score not above the baseline."""
+"""How good a finished run is: beside its scores those of baselines, and warnings where it has not learned: a loss that
+diverged, a score not above a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from headway.baselines import Baseline
+from headway.data.dataset import RowReader
+from headway.data.row import Row
 from headway.tasks.task import Task
 from headway.training.result import FitResult
 from headway.training.settings import Settings
@@ -11,9 +15,38 @@ from headway.training.settings import Settings
 FAR_ABOVE, LEAST = 1.5, 0.2  # the last loss is this multiple of the first, and this much more
 
 
-def run_warnings(result: FitResult, scores: Mapping[str, float], *, task: Task, settings: Settings) -> list[str]:
-    """A line for each way in which the run has failed to learn, with what to try; none for a healthy run."""
-    return [*_diverged(result, settings), *_not_above_baseline(result, scores, task=task)]
+def trivial_baseline(task: Task, scores: Mapping[str, float]) -> list[Baseline]:
+    """The prediction that ignores its input, where `scores` were found."""
+    found = task.baseline(scores)
+    return [] if found is None else [Baseline(found[0], {task.metric: found[1]}, trivial=True)]
+
+
+def baselines(task: Task, scores: Mapping[str, float], *, train: RowReader, rows: Sequence[Row]) -> list[Baseline]:
+    """The trivial one, and the classic model, which is fitted now."""
+    classic = task.classic_baseline(train, rows)
+    return [*trivial_baseline(task, scores), *([classic] if classic is not None else [])]
+
+
+def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float], metric: str) -> list[str]:
+    """A line for each, with the scores that the model has too, the one that it is kept by first."""
+    out = []
+    for each in found:
+        names = sorted((name for name in each.scores if name in scores), key=lambda name: name != metric)
+        values = ", ".join(f"{name} {each.scores[name]:.4g}" for name in names[:2])
+        out.append(f"{values}: {each.name}{f' ({each.note})' if each.note else ''}")
+    return out
+
+
+def run_warnings(
+    result: FitResult, scores: Mapping[str, float], *, task: Task, settings: Settings,
+    beside: Sequence[Baseline] | None = None,
+) -> list[str]:  # fmt: skip
+    """A line for each way in which the run has failed to learn, with what to try; none for a healthy run. `beside` are
+    the baselines; the trivial one alone, if they are not given."""
+    beside = trivial_baseline(task, scores) if beside is None else beside
+    name = settings.score or task.metric
+    higher = task.is_better_higher(name) if settings.score else task.higher_is_better
+    return [*_diverged(result, settings), *_not_above(beside, result, scores, name=name, higher=higher)]
 
 
 def _diverged(result: FitResult, settings: Settings) -> list[str]:
@@ -28,19 +61,34 @@ def _diverged(result: FitResult, settings: Settings) -> list[str]:
     ]
 
 
-def _not_above_baseline(result: FitResult, scores: Mapping[str, float], *, task: Task) -> list[str]:
-    baseline, value = task.baseline(scores), scores.get(task.metric)
-    if baseline is None or value is None:
+def _not_above(
+    beside: Sequence[Baseline], result: FitResult, scores: Mapping[str, float], *, name: str, higher: bool
+) -> list[str]:
+    """The best of the trivial baselines that the model is not better than by this score, and of the others that are
+    better than the model."""
+    value, sign = scores.get(name), 1 if higher else -1
+    if value is None:
         return []
-    name, trivial = baseline
-    if value > trivial if task.higher_is_better else value < trivial:
+
+    def is_ahead(each: Baseline) -> bool:
+        other = sign * each.scores[name]
+        return not sign * value > other if each.trivial else other > sign * value
+
+    ahead = [each for each in beside if name in each.scores and is_ahead(each)]
+    if not ahead:
         return []
+    best = max(ahead, key=lambda each: sign * each.scores[name])
     first, last = result.first_loss, result.last_loss
-    if first is not None and last is not None and last < 0.8 * first:
+    if not best.trivial:
+        advice = (
+            "It is fitted in seconds: give the model more time (--minutes) or more examples, start from a trained "
+            "model (--start), or use the cheap one"
+        )
+    elif first is not None and last is not None and last < 0.8 * first:
         advice = (
             "The training loss fell, so the model has not learned what carries over to other examples: give more "
             "examples, start from a trained model (--start), or check that labels and inputs belong together"
         )
     else:
         advice = "Train longer, try another learning rate (lr), or look for mixed-up columns with `headway check`"
-    return [f"{task.metric} {value:.4g} is not better than {name} ({trivial:.4g}). {advice}"]
+    return [f"{name} {value:.4g} is not better than {best.name} ({best.scores[name]:.4g}). {advice}"]

@@ -16,6 +16,7 @@ TRAINING = "training"  # in a run's folder: states, log, prepared examples
 ADAPTER = "adapter"  # in the folder of a run with LoRA: its adapters in the layout of PEFT
 PLAN = "plan.json"  # in a run's training/
 INITIAL = "initial.json"  # in a run's training/: checksums of the weights before its first step
+BASELINES = "baselines.json"  # in a run's training/: what cheap models reach on the same held-out examples
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
 
 Paths = str | Path | Sequence[str | Path]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
@@ -22,8 +23,10 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification
-from headway.tasks.task import Example, ids_array, pad
+from headway.tasks.task import Choice, Example, ids_array, pad
+from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
+from headway.tasks.text_settings import choose_for_labels
 
 PAIR = ("text", "text_pair")
 NEW = ("pair", "segments")  # options that earlier versions did not have
@@ -33,9 +36,11 @@ NEW = ("pair", "segments")  # options that earlier versions did not have
 class Classify(KindClassification):
     name: ClassVar[str] = "classify"
     builtin: ClassVar[Builtin] = MESSAGES
+    budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("text", "label")
     optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
     text_fields: ClassVar[tuple[str, ...]] = PAIR
+    tokens_at_once: ClassVar[int | None] = 8192
 
     vocab: int = 8000
     lowercase: bool = True
@@ -65,6 +70,10 @@ class Classify(KindClassification):
             texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         return task
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_labels(rows, recipe=recipe, given=given)
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         self.segments = bool(self.pair)
@@ -172,6 +181,12 @@ class Classify(KindClassification):
             none = ids_array([])
             inputs["segments"] = pad([example.get("segments", none) for example in examples], 0, like=inputs["inputs"])
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        def text(row: Row) -> str:
+            return " ".join(row.fields[name] for name in PAIR if name in row.fields)
+
+        return linear_baseline(self.target, train(), rows, text=text, judges=self.judges)
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         texts: Any = [tuple(row.fields[name] for name in PAIR) if self.pair else row.fields["text"] for row in rows]

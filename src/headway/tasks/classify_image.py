@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
@@ -32,6 +33,7 @@ from headway.preprocess.image_processor import ImageProcessor
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import Classification
+from headway.tasks.image_baseline import pixel_baseline
 from headway.tasks.image_settings import choose
 from headway.tasks.task import Choice, Example
 
@@ -198,6 +200,9 @@ class ClassifyImage(Classification):
             first[mixed] = first[mixed] * kept + second * (1 - kept)
             targets = {"labels": self._mixed_labels(targets["labels"], mixed, share)}
         return Batch({"inputs": inputs[: len(examples)]}, targets, count=len(examples), where=where)
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        return pixel_baseline(self.target, train(), rows)
 
     def _mixed_labels(self, labels: Tensor, mixed: Sequence[int], share: Tensor) -> Tensor:
         """(batch, label) probabilities: a picture has the labels of its two parts, by their shares."""

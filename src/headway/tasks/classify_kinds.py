@@ -18,10 +18,10 @@ from headway.models.protocol import Model
 from headway.models.rehead import apply_scale
 from headway.tasks.classification import Classification
 from headway.tasks.target_kinds import Detected, Found, Kind, best_delimiter, detect, parse_number, split_labels
-from headway.tasks.targets import LabelSet, Number, Scale, Target, fitted_threshold
+from headway.tasks.targets import LabelSet, Number, OneLabel, Scale, Target, fitted_threshold
 
 # options that earlier versions did not have, and their defaults
-NEW = {"kind": "labels", "delimiter": "", "threshold": None, "scale": None}
+NEW = {"kind": "labels", "delimiter": "", "threshold": None, "scale": None, "balance": False}
 
 
 @dataclass
@@ -30,6 +30,7 @@ class KindClassification(Classification):
     delimiter: str = ""  # multilabel: between the labels of a text
     threshold: float | None = None  # multilabel: labels of higher probability are predicted; None: 0.5, not fitted
     scale: Scale | None = None  # regression: of the numbers in the training data
+    balance: bool = False  # labels: rare ones weigh more in the training loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,7 +47,8 @@ class KindClassification(Classification):
             return Number(self.scale or Scale(), standardised=self.standardised, names=names)
         if self.kind == "multilabel":
             return LabelSet(self.labels, 0.5 if self.threshold is None else self.threshold, self.delimiter)
-        return super().target
+        weights = balanced_weights(self.counts) if self.balance and self.counts else ()
+        return OneLabel(self.labels, self.label_smoothing, weights)
 
     @property
     def problem_type(self) -> str | None:
@@ -181,6 +183,12 @@ class KindClassification(Classification):
         its options."""
         out = {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
         return out | ({"scale": asdict(self.scale)} if self.scale is not None else {})
+
+
+def balanced_weights(counts: Sequence[int]) -> list[float]:
+    """1 / √count of each label, with a mean of 1 over the examples: between none and equal weight for every label."""
+    roots = np.sqrt(np.array(counts, dtype=float).clip(min=1))
+    return (roots.sum() ** -1 * np.sum(counts) / roots).tolist()
 
 
 def _judges(row: Row) -> bool:

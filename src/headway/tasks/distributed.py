@@ -86,9 +86,11 @@ def map_by_length(
     *,
     length: Callable[[Item], int],
     size: int,
+    tokens: int | None = None,
 ) -> list[Result]:
-    """`work` on batches of up to `size` items of similar length, divided among processes; results in item order."""
-    batches = by_length([length(item) for item in items], Limits(rows=size))
+    """`work` on batches of up to `size` items (and `tokens`, with padding) of similar length, divided among processes;
+    results in item order."""
+    batches = by_length([length(item) for item in items], Limits(rows=size, padded_tokens=tokens))
     out = cast(list[Result], [None] * len(items))
     for batch, results in distributed_map(batches, lambda batch: work([items[i] for i in batch])):
         for index, result in zip(batch, results, strict=True):

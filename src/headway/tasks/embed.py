@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.baselines import Baseline
 from headway.checkpoints.sentence import Pooling, SentenceSettings
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pairs import PAIRS
@@ -28,6 +29,7 @@ from headway.models.recipes import Recipe, Size
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import map_by_length
 from headway.tasks.task import MAX_OPTION, Example, Task, device_of, ids_array
+from headway.tasks.text_baselines import retrieval_baseline
 from headway.tasks.text_pairs import require_text_encoder, without_head
 
 
@@ -35,6 +37,8 @@ from headway.tasks.text_pairs import require_text_encoder, without_head
 class Embed(Task):
     name: ClassVar[str] = "embed"
     builtin: ClassVar[Builtin] = PAIRS
+    budgeted: ClassVar[bool] = True
+    least_batch: ClassVar[int] = 32  # the other pairs of a batch are the negatives
     fields: ClassVar[tuple[str, ...]] = ("a", "b")
     metric: ClassVar[str] = "accuracy"
     input_fields: ClassVar[tuple[str, ...]] = ("a", "b")
@@ -160,31 +164,39 @@ class Embed(Task):
         rows = list(rows)
         if not rows:
             raise DataError("task embed: there are no pairs to evaluate on")
-        sides = [[row.fields[side] for row in rows] for side in ("a", "b")]
         first, second = (
-            F.normalize(self.vectors(model, texts, part=side), dim=-1) for texts, side in zip(sides, "ab", strict=True)
+            F.normalize(self.vectors(model, [row.fields[side] for row in rows], part=side), dim=-1) for side in "ab"
         )
-        groups = [_numbered(texts).to(first.device) for texts in sides]
-        positive = (first * second).sum(1)
-        ranks, losses = [], []
-        for chunk in torch.arange(len(rows), device=first.device).split(1024):
+        return self.retrieval_scores(rows, lambda chunk: first[chunk] @ second.T)
+
+    def retrieval_scores(self, rows: Sequence[Row], cosines_of: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        """`cosines_of` some rows: (row, `b` of every row)."""
+        groups = [_numbered([row.fields[side] for row in rows]) for side in ("a", "b")]
+        ranks, losses, positives = [], [], []
+        for chunk in torch.arange(len(rows)).split(1024):
+            cosines = cosines_of(chunk)
             same = torch.stack([group[chunk, None] == group for group in groups]).any(0)  # (query, candidate)
-            cosines = first[chunk] @ second.T
-            ranks.append(1 + ((cosines >= positive[chunk, None]) & ~same).sum(1))
+            same, own = same.to(cosines.device), chunk.to(cosines.device)
+            positive = cosines.gather(1, own[:, None])  # (query, 1)
+            ranks.append(1 + ((cosines >= positive) & ~same).sum(1))
             others = (cosines / self.temperature).masked_fill(same, -torch.inf).logsumexp(1)
-            own = positive[chunk] / self.temperature
-            losses.append(torch.logaddexp(own, others) - own)
+            scaled = positive[:, 0] / self.temperature
+            losses.append(torch.logaddexp(scaled, others) - scaled)
+            positives.append(positive[:, 0])
         rank = torch.cat(ranks).double()
         return {
             "accuracy": float((rank == 1).double().mean()),
             "mrr": float((1 / rank).mean()),
-            "positive_cosine": float(positive.mean()),
+            "positive_cosine": float(torch.cat(positives).mean()),
             "chance": 1 / len(rows),
             "loss": float(torch.cat(losses).mean()),
         }
 
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         return "a random choice", scores["chance"]
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        return retrieval_baseline(rows, self.retrieval_scores)
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([row.fields[side] for row in rows for side in ("a", "b")])

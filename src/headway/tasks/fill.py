@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import SENTENCES
 from headway.data.builtin.pool import Builtin
@@ -36,6 +37,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map, map_by_length
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.text_baselines import ngram_model
 from headway.tasks.text_pairs import Frame, require_text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
@@ -258,6 +260,22 @@ class Fill(Task):
 
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         return "predicting by token frequency alone", scores["unigram"]
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        """A masked token by the token before it, as it is shown; the same tokens are masked as in `evaluate`."""
+        texts = (span for row in train() for span in self.spans(row))
+        model, note = ngram_model(texts, vocab=len(self.tokenizer), order=2)
+        pairs = list[np.ndarray]()  # (masked token: token before, token)
+        fresh = replace(self)  # without the spans of a previous document
+        examples = [example for row in rows for example in fresh.examples(row)]
+        for number, example in enumerate(examples):
+            batch = self.collate([example], seeds=[(0, number)], where=[])
+            ids, at = batch.inputs["inputs"][0].numpy(), batch.inputs["logit_positions"].numpy()
+            pairs.append(np.stack([ids[np.maximum(at - 1, 0)], masked_tokens(batch).numpy()], axis=1))
+        flat = np.concatenate(pairs).ravel() if pairs else np.zeros(0, np.int64)
+        if not len(flat):
+            return None
+        return Baseline("a bigram model", {"loss": float(model.losses(flat)[::2].mean())}, note=note)
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([sentence for row in rows for sentence in _sentences(row)], special=False)

@@ -62,6 +62,7 @@ class OneLabel(Target):
 
     labels: Sequence[str]
     smoothing: float = 0.0
+    weights: Sequence[float] = ()  # of the labels in the training loss; empty: all count alike
 
     metric: ClassVar[str] = "accuracy"
 
@@ -79,8 +80,11 @@ class OneLabel(Target):
         return torch.tensor([label[0] for label in labels], dtype=torch.long)  # (batch)
 
     def loss(self, logits: Tensor, target: Tensor, *, training: bool) -> Tensor:
-        smoothing = self.smoothing if training else 0.0
-        return F.cross_entropy(logits, target, label_smoothing=smoothing, ignore_index=UNKNOWN, reduction="sum")
+        smoothing, weight = (self.smoothing, self.weights) if training else (0.0, ())
+        weights = torch.tensor(weight, dtype=logits.dtype, device=logits.device) if weight else None
+        return F.cross_entropy(
+            logits, target, weights, label_smoothing=smoothing, ignore_index=UNKNOWN, reduction="sum"
+        )
 
     def answers(self, logits: Tensor, *, top: int | None = None) -> list[dict[str, Any]]:
         out = []

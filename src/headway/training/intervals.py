@@ -8,6 +8,7 @@ from headway.training.protocols import Status
 from headway.training.settings import Every, Settings, interval
 
 SAVE_TIME_SHARE = 0.03  # upper bound on the share of time spent saving when save_every is a time
+EVALUATION_TIME_SHARE = 0.1  # the same of evaluating, when eval_every is a time
 
 
 class Intervals:
@@ -15,6 +16,8 @@ class Intervals:
         self.settings = settings
         self.marks = {"eval_every": 0.0, "save_every": 0.0}  # elapsed seconds when each was last done
         self.longest_save = 0.0  # seconds
+        self.longest_evaluation = 0.0  # seconds, with the step after it
+        self.just_evaluated = False
 
     def planned_steps(self, status: Status, batches: int) -> int:
         """Total steps of the run, if every epoch has as many `batches` as this one."""
@@ -44,14 +47,19 @@ class Intervals:
         every: Every = getattr(self.settings, name)
         unit, size = interval(name, every)
         if unit == "seconds":
-            apart = max(size, self.longest_save / SAVE_TIME_SHARE) if name == "save_every" else size
-            return status.elapsed - self.marks[name] >= apart
+            passed = status.elapsed - self.marks[name]
+            if name == "save_every":
+                return passed >= max(size, self.longest_save / SAVE_TIME_SHARE)
+            if self.just_evaluated:
+                self.longest_evaluation, self.just_evaluated = max(passed, self.longest_evaluation), False
+            return passed >= max(size, self.longest_evaluation / EVALUATION_TIME_SHARE)
         if unit == "epoch":
             return status.position == 0 and status.step > 0
         return size > 0 and status.step > 0 and status.step % size == 0
 
     def mark_done(self, name: str, status: Status) -> None:
         self.marks[name] = status.elapsed
+        self.just_evaluated = self.just_evaluated or name == "eval_every"
 
     def record_save(self, status: Status, seconds: float) -> str | None:
         """Record the duration of a save. Returns a warning if saves take too long for the interval."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+FINETUNED_WIDTH = 768  # of a model whose learning rate is that of the recipe `finetune`, with batches of 32
+
 RECIPES: dict[str, dict[str, Any]] = {
     "modern": {
         "optimizer": "muon",

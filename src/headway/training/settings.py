@@ -60,6 +60,8 @@ class Settings:
     eval_every: Every = "epoch"
     save_every: Every = "5m"
     keep: int = 2  # resumable states on disk
+    eval_rows: int = 500  # held-out examples of an evaluation during training, at most; the last one sees them all
+    score: str = ""  # that the best weights are kept by; empty: the task's own
     patience: int = 0  # evaluations without a better score before stopping; 0 = never
     log_every: int = 10
     report: tuple[str, ...] = ()  # in addition to metrics.jsonl: tensorboard, wandb, trackio
@@ -73,13 +75,13 @@ class Settings:
         given = [name for name in LENGTHS if getattr(self, name)]
         if len(given) != 1:
             raise ConfigError(f"set exactly one of steps, epochs and minutes (got {', '.join(given) or 'none'})")
-        for name in (*given, "batch", "accumulate", "keep", "log_every", "lr", "matrix_lr"):
+        for name in (*given, "batch", "accumulate", "keep", "log_every", "eval_rows", "lr", "matrix_lr"):
             self._require(name, lambda value: value > 0, "a number above 0")
         for name in ("seed", "weight_decay", "clip", "patience"):
             self._require(name, lambda value: value >= 0, "0 or more")
         self._require("skip_spikes", lambda value: value == 0 or value > 1, "0 or a number above 1")
         self._require("average", lambda value: 0 <= value < 1, "a number from 0 up to 1")
-        for name in ("steps", "epochs", "batch", "accumulate", "seed", "keep", "patience", "log_every"):
+        for name in ("steps", "epochs", "batch", "accumulate", "seed", "keep", "patience", "log_every", "eval_rows"):
             self._require(name, lambda value: isinstance(value, int), "a whole number")
         if self.eps is not None:
             self._require("eps", lambda value: value > 0, "a number above 0")

@@ -1,0 +1,204 @@
+"""What a run's budget is spent on: length limit, batch, learning rate, epochs and evaluations of a run on examples of
+text, from the data and, where the budget is a time, from a few timed steps of the model itself.
+
+A run needs some hundred updates to learn, however short it is, so a batch is only as large as leaves that many. With a
+length in steps or epochs nothing depends on the clock, and a seed repeats the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.baselines import thinned
+from headway.bundle import Bundle
+from headway.data.dataset import Dataset
+from headway.data.row import Row
+from headway.jobs.cost import SAMPLE, Estimator, Workload
+from headway.jobs.run_config import Plan, with_choices
+from headway.memory import return_freed_memory
+from headway.tasks.task import Choice, Example, Task
+from headway.training.recipes import FINETUNED_WIDTH
+from headway.training.settings import LENGTHS
+
+UPDATES = 300  # of a run, at least, if a batch of the smallest size gives as many
+BATCHES = (32, 16, 8, 4)  # examples
+COVERED = 99  # percentile of the lengths that the limit covers
+LIMITS = (128, 512)  # tokens: an input of a model may be longer than the texts it was trained on
+LEAST_EPOCHS, SMALL_EPOCHS, LARGE_EPOCHS = 3, 20, 10  # of fine-tuning; the most for small and for larger data
+SMALL = 1000  # examples
+EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
+EVALUATION_SHARE = 0.025  # of the time, for one of them
+EVALUATED = (64, 500)  # held-out examples of one of them
+FORWARD = 1 / 3  # of the time of a training pass
+GENERATED = 5  # seconds of a run for each held-out example whose prediction is generated
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds on this machine as it is now."""
+
+    example: float  # of the passes over one example
+    update: float
+
+    def examples(self, seconds: float, batch: int) -> float:
+        """That training sees in this time, in batches of this size."""
+        return seconds * (1 - EVALUATIONS[0] * EVALUATION_SHARE) / (self.example + self.update / batch)
+
+
+def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> Plan:
+    """The plan, with what follows from its budget, except for what the user gave. Sets the limit of the task."""
+    task = bundle.find_task()
+    if not task.budgeted or plan.given is None:
+        return plan
+    rows, count = _sampled(data)
+    if not rows:
+        return plan
+    task.encode_ahead(rows)
+    choice = _limit(plan, task, rows, most=bundle.model.max_length)
+    plan = _applied(plan, task, choice)
+    with task.count_truncation():
+        examples = [example for row in rows for example in task.training_examples(row)]
+    task.encode_ahead([])
+    if not examples:
+        return plan
+    count = max(1, round(count * len(examples) / len(rows)))
+    pace = _pace(plan, task, bundle, examples, count=count, ranks=ranks) if plan.settings().minutes else None
+    if pace is not None:
+        shorter = _shorter(plan, task, examples, pace=pace, count=count)
+        if shorter.settings:
+            scale = _mean_length(task, examples, shorter.settings["task.limit"]) / _mean_length(task, examples)
+            plan, pace = _applied(plan, task, shorter), Pace(pace.example * scale, pace.update)
+    if plan.recipe == "finetune":
+        plan = _applied(plan, task, _updates(plan, task, bundle, pace=pace, count=count))
+    return _applied(plan, task, _evaluations(plan, task, pace=pace, count=count)) if pace is not None else plan
+
+
+def _sampled(data: Dataset) -> tuple[Sequence[Row], int]:
+    """Some rows, evenly from the training data, and the number of all."""
+    count = 0
+
+    def size(row: Row) -> int:
+        return 1
+
+    def counted() -> Any:
+        nonlocal count
+        for row in data.train():
+            count += 1
+            yield row
+
+    rows, _ = thinned(counted(), size, most=SAMPLE)
+    return rows, count
+
+
+def _applied(plan: Plan, task: Task, choice: Choice) -> Plan:
+    if "task.limit" in choice.settings:
+        task.limit = choice.settings["task.limit"]  # type: ignore[attr-defined]
+    return with_choices(plan, choice)
+
+
+def _limit(plan: Plan, task: Task, rows: Sequence[Row], *, most: int | None) -> Choice:
+    """The length limit covers nearly all texts, as far as the model can read them."""
+    limits, options = task.length_limits(), {each.name for each in dataclasses.fields(task)}
+    if "limit" not in options or not limits or "task.limit" in (plan.given or []):
+        return Choice()
+    lengths = [max(task.token_lengths(row)[part] for part in limits) for row in rows]
+    covering = 16 * math.ceil(float(np.percentile(lengths, COVERED)) / 16)
+    limit = min(max(covering, LIMITS[0]), LIMITS[1], most or LIMITS[1])
+    covered = sum(length <= limit for length in lengths) / len(lengths)
+    return Choice({"task.limit": limit}, {"limit": f"{limit} tokens, which cover {covered:.1%} of the texts"})
+
+
+def _pace(plan: Plan, task: Task, bundle: Bundle, examples: Sequence[Example], *, count: int, ranks: int) -> Pace:
+    work = Workload(examples[:SAMPLE], examples[:1], count)
+    step = Estimator(plan, task, bundle.model, work).step_time()
+    return_freed_memory()  # of the model's copy
+    per_example = step.passes / plan.settings().batch / ranks
+    return Pace(per_example * step.slowdown, step.update * step.slowdown)
+
+
+def _mean_length(task: Task, examples: Sequence[Example], limit: int | None = None) -> float:
+    return float(np.mean([min(task.length(example), limit or task.length(example)) for example in examples]))
+
+
+def _shorter(plan: Plan, task: Task, examples: Sequence[Example], *, pace: Pace, count: int) -> Choice:
+    """Where the time does not suffice for one epoch of long texts, a lower limit, if there is one to choose: the start
+    of every text says more than the whole of some."""
+    limit, seconds = getattr(task, "limit", 0), plan.settings().minutes * 60
+    if "limit" not in plan.why or limit <= LIMITS[0] or pace.examples(seconds, BATCHES[-1]) >= count:
+        return Choice()
+    wanted = _mean_length(task, examples) * pace.examples(seconds, BATCHES[-1]) / count
+    fitting = [each for each in range(LIMITS[0], limit, 16) if _mean_length(task, examples, each) <= wanted]
+    chosen = fitting[-1] if fitting else LIMITS[0]
+    cut = sum(task.length(example) > chosen for example in examples) / len(examples)
+    return Choice(
+        {"task.limit": chosen},
+        {"limit": f"{chosen} tokens: the time does not suffice for the whole of all texts; {cut:.0%} are cut"},
+    )
+
+
+def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count: int) -> Choice:
+    """Batch, learning rate and, unless a length is given, epochs of fine-tuning."""
+    settings, given = plan.settings(), set(plan.given or [])
+    most = SMALL_EPOCHS if count < SMALL else LARGE_EPOCHS
+    sizes = [size for size in BATCHES if size >= task.least_batch] or [task.least_batch]
+    chosen: dict[str, Any] = {}
+    if pace is not None:
+        seen = pace.examples(settings.minutes * 60, sizes[0])
+        if seen > most * count:
+            chosen, seen = {"train.epochs": most}, float(most * count)
+    elif settings.steps:
+        seen = math.inf if "train.batch" not in given else settings.steps * settings.batch
+    else:
+        epochs = settings.epochs
+        if not given & {f"train.{name}" for name in LENGTHS}:
+            epochs = min(SMALL_EPOCHS, max(LEAST_EPOCHS, math.ceil(UPDATES * sizes[-1] / count)))
+            chosen = {"train.epochs": epochs}
+        seen = float(epochs * count)
+    batch = settings.batch
+    if "train.batch" not in given and settings.batch_unit == "examples" and math.isfinite(seen):
+        batch = next((size for size in sizes if seen / size >= UPDATES), sizes[-1])
+        chosen["train.batch"] = batch
+    why: dict[str, str] = {}
+    if "train.lr" not in given:
+        rate = settings.lr * math.sqrt(batch / BATCHES[0]) * width_factor(bundle)
+        chosen["train.lr"] = float(f"{rate:.2g}")
+        why["learning rate"] = f"{rate:.2g}, for batches of {batch} and a model of this width"
+    if math.isfinite(seen):
+        epochs_seen = seen / count
+        why = {
+            "updates": f"about {max(1, int(seen / batch)):,} of {batch} examples, {epochs_seen:.2g} "
+            f"epoch{'s' if epochs_seen >= 1.05 else ''}"
+            + ("; more would repeat the data too often" if pace is not None and "train.epochs" in chosen else "")
+        } | why
+    return Choice(chosen, why)
+
+
+def width_factor(bundle: Bundle) -> float:
+    """The narrower a model, the higher its learning rate: in proportion to 1 / width (Yang et al. 2021), from the width
+    that the recipe's learning rate is for."""
+    table = bundle.model.token_table
+    return 1.0 if table is None else min(4.0, max(0.25, FINETUNED_WIDTH / table.shape[1]))
+
+
+def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int) -> Choice:
+    """Evaluations that take a small share of a run with a time limit. The cost of generating text is not known before;
+    the loop keeps them further apart where they take long."""
+    settings = plan.settings()
+    if not settings.minutes or {"train.eval_every", "train.eval_rows"} & set(plan.given or []):
+        return Choice()
+    seconds = settings.minutes * 60
+    epochs = pace.examples(seconds, settings.batch) / count
+    times = int(min(max(epochs, EVALUATIONS[0]), EVALUATIONS[1]))
+    one = GENERATED if task.generates else pace.example * FORWARD / EVALUATION_SHARE
+    rows = int(min(max(seconds / one, EVALUATED[0]), EVALUATED[1]))
+    every = max(1, round(seconds / times))
+    return Choice(
+        {"train.eval_every": f"{every}s", "train.eval_rows": rows},
+        {"evaluated": f"every {every} s on up to {rows} held-out examples, at the end on all"},
+    )

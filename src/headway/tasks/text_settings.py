@@ -1,0 +1,98 @@
+"""Settings of tasks on text that are known before there is a model: how large one from scratch is, how often a small
+data set is repeated, and whether rare labels weigh more. What follows from model and budget is in `jobs/budget.py`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headway.data.dataset import RowReader
+from headway.distributed import pick_device
+from headway.models import recipes
+from headway.models.build import build
+from headway.models.recipes import SIZES, Size
+from headway.tasks.task import Choice
+
+SEEN = 50_000  # examples that a run from scratch without a given length sees, in at least EPOCHS[0] epochs
+EPOCHS = (10, 60)
+LARGE = 50_000  # examples from which on a larger model is worth its time …
+ENOUGH_EPOCHS = 8  # … if it sees each so often
+TOKEN = 4  # characters, about
+TIMED = (16, 32)  # texts and tokens of a timed step
+LENGTHS = {"train.minutes", "train.steps", "train.epochs"}
+UNBALANCED = 3.0  # examples of the most frequent label for each of the rarest one
+MOST_LABELS = 1000
+
+
+@dataclass(frozen=True)
+class Amount:
+    examples: int
+    characters: int
+
+
+def choose_for_examples(amount: Amount, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    """Epochs of a model from scratch for a small data set: enough updates to learn anything at all. With a time limit
+    that suffices for it, a larger model for a large one."""
+    if recipe == "finetune" or not amount.examples:
+        return Choice()
+    if minutes := given.get("train.minutes"):
+        return _size(amount, minutes * 60, given=given)
+    epochs = min(max(round(SEEN / amount.examples), EPOCHS[0]), EPOCHS[1])
+    if epochs == EPOCHS[0] or LENGTHS & set(given):
+        return Choice()
+    return Choice({"train.epochs": epochs}, {"epochs": f"{epochs}, since {amount.examples:,} examples are few"})
+
+
+def _size(amount: Amount, seconds: float, *, given: Mapping[str, Any]) -> Choice:
+    larger = SIZES["small"]
+    if amount.examples < LARGE or any(name.startswith("model.") or name == "task.architecture" for name in given):
+        return Choice()
+    epochs = seconds / (seconds_per_token(larger) * amount.characters / TOKEN)
+    if epochs < ENOUGH_EPOCHS:
+        return Choice()
+    why = f"{larger.layers} layers of width {larger.width}, which see {amount.examples:,} examples {epochs:.0f} times"
+    return Choice({f"model.{name}": value for name, value in vars(larger).items()}, {"size": why})
+
+
+def seconds_per_token(size: Size) -> float:
+    """A training step of an encoder on random tokens, timed on the device that is trained on."""
+    device, vocab = pick_device("auto"), 1000
+    with torch.random.fork_rng(devices=[]):
+        model = build(recipes.encoder(size, "modern", vocab=vocab)).to(device).train()
+        ids = torch.randint(vocab, TIMED, device=device)
+
+        def step() -> float:
+            began = time.perf_counter()
+            hidden = model(ids).hidden
+            hidden.square().mean().backward()
+            hidden.sum().item()
+            return (time.perf_counter() - began) / ids.numel()
+
+        step()  # what only the first pass does is not timed
+        return sorted(step() for _ in range(5))[2]
+
+
+def amount_of(texts: Iterable[str]) -> Amount:
+    examples = characters = 0
+    for text in texts:
+        examples, characters = examples + 1, characters + len(text)
+    return Amount(examples, characters)
+
+
+def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    """As `choose_for_examples`; and rare labels weigh more where the best weights are chosen by macro F1."""
+    labels = Counter(row.fields["label"] if isinstance(row.fields["label"], str) else "" for row in rows())
+    amount = amount_of(row.fields["text"] for row in rows())
+    choice = choose_for_examples(amount, recipe=recipe, given=given)
+    counts = sorted(labels.values())
+    if given.get("train.score") != "macro_f1" or not 2 <= len(counts) <= MOST_LABELS:
+        return choice
+    if given.get("task.kind", "labels") != "labels" or counts[-1] < UNBALANCED * counts[0]:
+        return choice
+    why = f"rare labels weigh more: the most frequent one has {counts[-1]:,} examples, the rarest {counts[0]:,}"
+    return Choice({**choice.settings, "task.balance": True}, {**choice.why, "balance": why})

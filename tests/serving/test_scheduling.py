@@ -192,19 +192,19 @@ def test_a_deadline_ends_a_request_and_frees_its_place(language_model: Path) -> 
 @pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_trust_34_clients_that_leave_free_their_places(language_model: Path, stream: bool) -> None:
     """Forty instead of two hundred clients; `make soak` has the others."""
-    with running(language_model, limits=Limits(running=8, queue=100)) as server, slowed(server, 0.005):
-        for _ in range(2):
+    with running(language_model, limits=Limits(running=8, queue=100)) as server, slowed(server, 0.05):
+        for _ in range(2):  # 20 answers of 100 slow steps, 8 at a time, would take 15 s
             clients = [send(server, body(max_tokens=100, stream=stream)) for _ in range(20)]
             until(lambda: worker(server).counts[0] == 8)
             if stream:
                 assert clients[0].recv(100)
             for client in clients:
                 client.close()
-            until(lambda: worker(server).counts == (0, 0), seconds=2)
+            until(lambda: worker(server).counts == (0, 0), seconds=5)
         assert worker(server).session.idle
         started = time.monotonic()
         assert server.post(TEXT, body(max_tokens=2)).status == 200
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
 
 
 def test_trust_54_a_client_that_leaves_during_prefill_frees_its_place(language_model: Path) -> None:
@@ -215,7 +215,7 @@ def test_trust_54_a_client_that_leaves_during_prefill_frees_its_place(language_m
             client = send(server, body(prompt="hello " * 90, max_tokens=5))
             until(lambda: len(session._prefill) == 1)
             client.close()
-            until(lambda: worker(server).counts == (0, 0), seconds=1)
+            until(lambda: worker(server).counts == (0, 0))
         assert session.idle and not len(session._prefill)
         lines = server.get("/metrics").body.decode()
         assert f'headway_requests_total{{model="{MODEL}",outcome="cancelled"}} 1.0' in lines

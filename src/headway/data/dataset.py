@@ -17,12 +17,15 @@ from typing import Any
 from headway.data.boxes import box_parts
 from headway.data.builtin.pool import Builtin
 from headway.data.images import ImageFields, ImageRows, image_parts
-from headway.data.read import OnFileBytes, Row, Rows, detect_layout, read
-from headway.data.row import FILE_FIELDS
+from headway.data.paths import exists, expand, size_of
+from headway.data.read import OnFileBytes, Row, Rows, detect_layout, make_row, read
+from headway.data.row import FILE_FIELDS, Layout
 from headway.data.running_text import rows_between, text_rows
+from headway.data.sniff import SAMPLE, record_layout
 from headway.data.sounds import SoundFields, sound_parts
 from headway.data.split import bare_suffix, find_parts, held_out, input_hash
 from headway.data.store import fingerprint
+from headway.data.tables import Tables
 from headway.errors import DataError
 from headway.files import BLAKE2B
 from headway.preprocess.image import png_bytes
@@ -92,7 +95,7 @@ def _content_bytes(path: Path) -> int:
     """Size of a file's text; of a gzip file, an estimate."""
     if path.is_dir():
         return sum(_content_bytes(file) for file in path.rglob("*") if file.is_file())
-    return path.stat().st_size * (GZIP_RATIO if path.suffix == ".gz" else 1)
+    return size_of(path) * (GZIP_RATIO if path.suffix == ".gz" else 1)
 
 
 def open_builtin(builtin: Builtin, *, size: int | None = None, seed: int = 0) -> Dataset:
@@ -110,7 +113,7 @@ def open_builtin(builtin: Builtin, *, size: int | None = None, seed: int = 0) ->
 
 
 def open_files(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] | Tables,
     *,
     fields: Sequence[str],
     columns: Mapping[str, str],
@@ -121,32 +124,34 @@ def open_files(
 ) -> Dataset:
     """`optional` fields are read where a column has one of their usual names; all files have the fields of the first.
     `running`: read a plain text file as one long text, not as one example per line."""
-    given = _as_paths(paths)
+    if isinstance(paths, Tables):
+        return _of_tables(paths, fields=fields, columns=columns, optional=optional)
+    given = expand(paths)
     for path in given:
-        if not _exists(path):
+        if not exists(path):
             raise DataError(f"{str(path)[:200]}: no such file or folder")
         if not (path.is_file() or path.is_dir()):  # a pipe may block, a device may be endless
             raise DataError(f"{path}: is not a regular file; copy its content into one")
         if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
             raise DataError(f"{path}: a model folder, not data; give the file or folder with the examples")
     if "boxes" in fields:
-        held = [box_parts(path)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        held = [box_parts(path)["train"] for path in ([] if valid is None else expand(valid))]
         return image_dataset(", ".join(path.name for path in given), [box_parts(path) for path in given], valid=held)
     if "audio" in fields:
         sounds = SoundFields(fields, columns, encoding)
-        held = [sound_parts(path, sounds)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        held = [sound_parts(path, sounds)["train"] for path in ([] if valid is None else expand(valid))]
         return image_dataset(
             ", ".join(path.name for path in given), [sound_parts(p, sounds) for p in given], valid=held
         )
     if "image" in fields:
         wanted = ImageFields(fields, columns, encoding)
         found = [image_parts(path, wanted) for path in given]
-        held = [image_parts(path, wanted)["train"] for path in ([] if valid is None else _as_paths(valid))]
+        held = [image_parts(path, wanted)["train"] for path in ([] if valid is None else expand(valid))]
         return image_dataset(", ".join(path.name for path in given), found, valid=held)
     parallel = len(given) == 2 and {"source", "target"} <= set(fields)
-    parts = find_parts(given[0] if len(given) == 1 else given)
-    train_files = list(parts.train) or given
-    valid_files = _as_paths(valid) if valid is not None else list(parts.valid)
+    parts = find_parts(given)
+    train_files = list(parts.train)
+    valid_files = expand(valid) if valid is not None else list(parts.valid)
     if running and all(bare_suffix(path) in ("", ".txt", ".md") for path in train_files):
         return _running(train_files, valid=valid_files, test=parts.test, encoding=encoding)
     layout = detect_layout(
@@ -193,6 +198,36 @@ class _SplitRows(Iterator[Row]):
         return next(self._rows)
 
 
+def _of_tables(
+    tables: Tables, *, fields: Sequence[str], columns: Mapping[str, str], optional: Sequence[str]
+) -> Dataset:
+    name = tables.train.name
+    if files := {"boxes", *FILE_FIELDS} & set(fields):
+        raise DataError(f"{name}: {files.pop()} is read from files; give the folder or the table file that has them.")
+    layout = record_layout(
+        Layout("table in memory"), fields, sample=tables.train.records[:SAMPLE], columns=columns, optional=optional,
+        where=name,
+    )  # fmt: skip
+    parts: dict[str, list[Row]] = {
+        part: [make_row(record, layout.mapping, where=f"{table.name}:{number}", folder=Path())
+               for number, record in enumerate(table.records, 1)]
+        for part, table in tables.parts.items()
+    }  # fmt: skip
+    train, everything = parts["train"], parts["train"]
+    if (held := parts.get("valid")) is None:
+        train, held = _divided(train, [held_out(row, share=HELD_OUT) for row in train])
+    return Dataset(
+        name,
+        str(layout),
+        partial(_Kept, _Part(train)),
+        partial(_Kept, _Part(held)),
+        partial(_Kept, _Part(parts.get("test", everything))),
+        identity="\n".join(f"table {part} {table.fingerprint}" for part, table in tables.parts.items()),
+        columns=layout.mapping,
+        unused=layout.unused,
+    )
+
+
 def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid: Sequence[ImageRows] = ()) -> Dataset:
     """The data set of pictures from several places, each with its parts; `valid` replaces their held-out part.
 
@@ -202,9 +237,7 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
     train, held, test = ([row for rows in each for row in rows.rows] for each in parts.values())
     everything, hashes = train, [input_hash(row) for row in train]
     if not held:
-        out = [number < HELD_OUT * 2**64 for number in hashes]
-        held = [row for row, is_out in zip(everything, out, strict=True) if is_out]
-        train = [row for row, is_out in zip(everything, out, strict=True) if not is_out]
+        train, held = _divided(train, [number < HELD_OUT * 2**64 for number in hashes])
     mixed = len({_is_array(row) for row in (*everything, *held, *test)}) == 2
     train, held, test = (_encoded(rows) if mixed else rows for rows in (train, held, test or everything))
     skipped = sum((rows.skipped for rows in parts["train"]), start=Counter[str]())
@@ -216,6 +249,14 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
         partial(_Kept, _Part(test)),
         identity=f"pictures {_identity(everything, hashes)}",
     )
+
+
+def _divided(rows: Sequence[Row], out: Sequence[bool]) -> tuple[list[Row], list[Row]]:
+    """The rows that are not held out, and those that are."""
+    train, held = list[Row](), list[Row]()
+    for row, is_out in zip(rows, out, strict=True):
+        (held if is_out else train).append(row)
+    return train, held
 
 
 def _identity(rows: Sequence[Row], hashes: Sequence[int]) -> str:
@@ -271,17 +312,6 @@ def _running(train: Sequence[Path], *, valid: Sequence[Path], test: Sequence[Pat
         files=(*train, *valid),
         scan=scan,
     )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # not a possible file name, for example a whole text
-        return False
-
-
-def _as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
 
 
 def first_rows(rows: RowReader, count: int) -> list[Row]:

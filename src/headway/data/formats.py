@@ -8,72 +8,72 @@ from __future__ import annotations
 
 import csv
 import importlib
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.data.json_stream import elements, parse
+from headway.data.conll import conll
+from headway.data.input_file import InputFile, Record
+from headway.data.json_stream import parse
+from headway.data.paths import open_data
 from headway.data.row import Layout, kind
-from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines, read_text
+from headway.data.text_reader import DEFAULT, Limits
+from headway.data.workbook import sheet_rows
 from headway.errors import DataError
 
-COMMENT = re.compile(r"#\s*[\w.:-]+\s*=")  # of a sentence in CoNLL: # sent_id = 3
-
-Record = tuple[int, dict[str, Any]]
-
-
-@dataclass
-class InputFile:
-    """A file and how to read it; `skipped` counts the lines without an example."""
-
-    path: Path
-    layout: Layout
-    limits: Limits = DEFAULT
-    skipped: Counter[str] = field(default_factory=Counter)
-    on_bytes: OnBytes | None = None  # called with the file's bytes as they are read
-
-    def lines(self) -> Iterator[tuple[int, str]]:
-        return read_lines(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
-
-    def text(self) -> Iterator[str]:
-        return read_text(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
-
-    def elements(self) -> Iterator[tuple[int, Any]]:
-        return elements(self.path, encoding=self.layout.encoding, limits=self.limits, on_bytes=self.on_bytes)
+FASTTEXT = "__label__"  # in front of each label
 
 
 def table(file: InputFile) -> Iterator[Record]:
     """CSV, TSV and similar: one record per row, all rows with the same number of columns."""
     layout, width = file.layout, len(file.layout.columns)
-    header = layout.header
+    header, columns = layout.header, layout.columns
     for number, cells in _rows(file):
         if not any(cell.strip() for cell in cells):
             file.skipped["blank lines"] += 1
             continue
         if header:
-            if tuple(cells) != layout.columns:
+            if not (columns := _columns_of_header(cells, layout)):
                 raise DataError(f"{file.path}:{number}: the header differs from the first file's: {cells!r:.200}.")
-            header = False
+            header, width = False, len(columns)
             continue
+        cells = padded(cells, width, layout)
         if len(cells) != width:
             raise DataError(
                 f"{file.path}:{number}: {len(cells)} columns where {width} were expected. "
                 "A separator inside a text must be quoted, or the line is damaged."
             )
-        yield number, dict(zip(layout.columns, cells, strict=True))
+        yield number, dict(zip(columns, cells, strict=True))
 
 
-def split_rows(
-    path: Path, *, delimiter: str, encoding: str, limits: Limits = DEFAULT
-) -> Iterator[tuple[int, list[str]]]:
-    """The raw rows of a table before its layout is known."""
-    return _rows(InputFile(path, Layout("table", delimiter=delimiter, encoding=encoding), limits))
+def _columns_of_header(cells: Sequence[str], layout: Layout) -> tuple[str, ...]:
+    """The columns of a file. Several files may have them in another order, and other columns beside those that are
+    read; empty if one that is read is missing."""
+    names = column_names(cells, len(layout.columns), layout)
+    return names if set(layout.mapping.values()) <= set(names) and len(set(names)) == len(names) else ()
+
+
+def column_names(header: Sequence[str], width: int, layout: Layout) -> tuple[str, ...]:
+    """The names in a header. In a workbook a column without one has its number."""
+    if layout.format != "Excel":
+        return tuple(header)
+    return tuple(name.strip() or str(number) for number, name in enumerate(padded(list(header), width, layout), 1))
+
+
+def padded(cells: list[str], width: int, layout: Layout) -> list[str]:
+    """In a workbook a row ends with its last cell that is filled."""
+    return cells + [""] * (width - len(cells)) if layout.format == "Excel" else cells
+
+
+def split_rows(path: Path, layout: Layout, *, limits: Limits = DEFAULT) -> Iterator[tuple[int, list[str]]]:
+    """The raw rows of a table before its columns are known."""
+    return _rows(InputFile(path, layout, limits))
 
 
 def _rows(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    if file.layout.format == "Excel":
+        yield from sheet_rows(file.path, limit=file.limits.line_bytes)
+        return
     delimiter = file.layout.delimiter or ","
     if delimiter == "\t":
         yield from ((number, line.split("\t")) for number, line in file.lines())
@@ -176,54 +176,16 @@ def labelled(file: InputFile) -> Iterator[Record]:
         yield number, {"1": label, "2": rest.strip()}
 
 
-def conll(file: InputFile) -> Iterator[Record]:
-    """One word per line with its columns; an empty line or a -DOCSTART- line ends a sentence. Comments (`# key = …`)
-    before a sentence are skipped, and in CoNLL-U the lines of multiword tokens (1-2) and empty nodes (1.1)."""
-    sentence: list[list[str]] = []
-    first, size, width = 1, 0, len(file.layout.columns)
-    for number, line in file.lines():
-        if line.startswith("-DOCSTART-"):
-            file.skipped["document marks"] += 1
-        elif line.strip():
-            cells = conll_cells(line, file.layout.delimiter)
-            if not sentence and line.startswith("#") and (len(cells) != width or COMMENT.match(line)):
-                file.skipped["comments"] += 1
-                continue
-            if file.layout.format == "CoNLL-U" and not cells[0].isdecimal():
-                file.skipped["multiword tokens and empty nodes"] += 1
-                continue
-            if len(cells) != width:
-                raise DataError(
-                    f"{file.path}:{number}: tags: {len(cells)} columns where {width} were expected: {line!r:.80}. "
-                    "Give every word all its columns; an empty line ends a sentence."
-                )
-            if not all(cells):
-                raise DataError(
-                    f"{file.path}:{number}: column {cells.index('') + 1} is empty: {line!r:.80}; give it a value."
-                )
-            first, size = (number, 0) if not sentence else (first, size + len(line))
-            if size > file.limits.line_bytes:
-                raise DataError(f"{file.path}:{first}: a sentence is too long; separate sentences by empty lines.")
-            sentence.append(cells)
-            continue
-        if sentence:
-            yield first, _columns(sentence)
-            sentence = []
-    if sentence:
-        yield first, _columns(sentence)
-
-
-def is_conll_u(cells: Sequence[str]) -> bool:
-    """Whether these are the columns of a word in CoNLL-U: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC."""
-    return len(cells) == 10 and re.fullmatch(r"\d+([-.]\d+)?", cells[0]) is not None
-
-
-def conll_cells(line: str, delimiter: str | None) -> list[str]:
-    return line.rstrip("\t ").split("\t") if delimiter == "\t" else re.split(r"[ \t]+", line.strip())
-
-
-def _columns(sentence: Sequence[Sequence[str]]) -> dict[str, Any]:
-    return {str(index): list(column) for index, column in enumerate(zip(*sentence, strict=True), 1)}
+def fasttext(file: InputFile) -> Iterator[Record]:
+    """`__label__a __label__b text` on each line; one label is a text, several are a list."""
+    for number, record in plain(file):
+        words = record["1"].split()
+        labels = [word.removeprefix(FASTTEXT) for word in words if word.startswith(FASTTEXT)]
+        text = " ".join(word for word in words if not word.startswith(FASTTEXT))
+        if not text or not labels or not all(labels):
+            missing = "label" if not labels else "text" if not text else "name of a label"
+            raise DataError(f'{file.path}:{number}: expected "{FASTTEXT}name text", found no {missing}.')
+        yield number, {"1": labels[0] if len(labels) == 1 else labels, "2": text}
 
 
 def whole(file: InputFile) -> Iterator[Record]:
@@ -249,10 +211,11 @@ def parquet(file: InputFile) -> Iterator[Record]:
         raise DataError(f"{file.path}: reading Parquet needs pyarrow; install headway[parquet].") from error
     number = 0
     try:
-        for batch in module.ParquetFile(file.path).iter_batches(batch_size=256):
-            for record in batch.to_pylist():
-                number += 1
-                yield number, record
+        with open_data(file.path) as opened:
+            for batch in module.ParquetFile(opened).iter_batches(batch_size=256):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
     except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
         raise DataError(f"{file.path}:{number + 1}: the Parquet file is damaged here ({error}).") from error
 
@@ -277,9 +240,11 @@ READERS: dict[str, Callable[[InputFile], Iterator[Record]]] = {
     "SQuAD": squad,
     "one text a line": plain,
     "label and text a line": labelled,
+    "fastText": fasttext,
     "CoNLL": conll,
     "CoNLL-U": conll,
     "parallel lines": plain,
     "a folder a label": whole,
     "Parquet": parquet,
+    "Excel": table,
 }

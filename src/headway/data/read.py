@@ -10,9 +10,10 @@ from typing import Any
 
 from headway.data import formats
 from headway.data.columns import assign_columns, listing
+from headway.data.input_file import InputFile
 from headway.data.row import MISSING_FIELDS, Layout, Row, convert
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
-from headway.data.split import data_files, find_parts
+from headway.data.split import bare_suffix, data_files, find_parts
 from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
 from headway.errors import DataError
 
@@ -70,9 +71,14 @@ class Rows(Iterator[Row]):
 
     def _each(self, files: Sequence[Path]) -> Iterator[Row]:
         for path in files:
-            file = formats.InputFile(path, self.layout, self._limits, self.skipped, self._observer(path))
-            for number, record in formats.READERS[self.layout.format](file):
-                yield _row(record, self.layout.mapping, where=f"{path}:{number}", folder=path.parent)
+            layout = self.layout if bare_suffix(path) == bare_suffix(files[0]) else self._detect(path)
+            file = InputFile(path, layout, self._limits, self.skipped, self._observer(path))
+            for number, record in formats.READERS[layout.format](file):
+                yield make_row(record, layout.mapping, where=f"{path}:{number}", folder=path.parent)
+
+    def _detect(self, path: Path) -> Layout:
+        """The layout of a file in another format than the first one; its columns may have other names too."""
+        return detect_file_layout(path, tuple(self.layout.mapping), columns={}, encoding=None, limits=self._limits)
 
     def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:
         encoding = None if self.layout.encoding.startswith("utf") else self.layout.encoding
@@ -90,7 +96,7 @@ class Rows(Iterator[Row]):
                 self.skipped["blank lines"] += 1
                 continue
             record = dict(zip(self.layout.columns, (one, line), strict=True))
-            yield _row(record, self.layout.mapping, where=f"{files[0]}:{number}", folder=files[0].parent)
+            yield make_row(record, self.layout.mapping, where=f"{files[0]}:{number}", folder=files[0].parent)
         if rest := sum(1 for _ in two_side):
             raise _line_counts(files, number, number + rest)
 
@@ -104,7 +110,7 @@ def _line_counts(files: Sequence[Path], one: int, two: int) -> DataError:
     )
 
 
-def _row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str, folder: Path) -> Row:
+def make_row(record: Mapping[str, Any], mapping: Mapping[str, str], *, where: str, folder: Path) -> Row:
     fields: dict[str, Any] = {}
     for name, column in mapping.items():
         if column not in record:

@@ -38,7 +38,7 @@ class Layout:
         parts = [self.format]
         if self.delimiter is not None:
             parts.append(f"separated by {DELIMITER_NAMES.get(self.delimiter, repr(self.delimiter))}")
-        if self.format == "table":
+        if self.format in ("table", "Excel"):
             parts.append("with a header" if self.header else "no header")
         parts.append(self.encoding)
         named = self.header or not all(column.isdigit() for column in self.mapping.values())

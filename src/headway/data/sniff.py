@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headway.data import formats
 from headway.data.columns import (
@@ -21,7 +22,10 @@ from headway.data.columns import (
     pair_columns,
     unused_texts,
 )
+from headway.data.conll import conll_cells, is_conll_u
+from headway.data.input_file import InputFile
 from headway.data.json_stream import elements
+from headway.data.paths import WORKBOOKS
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.data.text_reader import (
@@ -34,6 +38,7 @@ from headway.data.text_reader import (
     refuse_binary,
     refuse_cr_line_ends,
 )
+from headway.data.workbook import sheet_name
 from headway.errors import DataError
 
 SAMPLE = 200
@@ -47,6 +52,9 @@ def detect_file_layout(
     encoding: str | None, limits: Limits,
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
+    if bare_suffix(path) in WORKBOOKS:
+        layout = Layout("Excel", encoding=f"sheet {listing([sheet_name(path)])}")
+        return _table(path, fields, optional=optional, layout=layout, chosen=columns, limits=limits)
     head = head_bytes(path, limits=limits)
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{path}: the file is empty; give one with examples in it.")
@@ -56,28 +64,36 @@ def detect_file_layout(
     layout = _format(path, fields, encoding=found, limits=limits)
     if layout.format == "table":
         return _table(path, fields, optional=optional, layout=layout, chosen=columns, limits=limits)
-    file = formats.InputFile(path, layout, limits)
+    file = InputFile(path, layout, limits)
     if layout.format == "CoNLL":
         words = (line for _, line in file.lines() if line.strip() and not line.startswith(("-DOCSTART-", "#")))
         first = next(words, None)
         if first is None:
             raise _no_examples(path)
-        cells = formats.conll_cells(first, layout.delimiter)
+        cells = conll_cells(first, layout.delimiter)
         names = [str(number) for number in range(1, len(cells) + 1)]
         if len(names) < 2:
             raise DataError(f"{path}: tags: the lines have one column; expected a word and its tag on each line.")
         mapping = {"words": names[0], "tags": names[-1]}
-        if formats.is_conll_u(cells):
+        if is_conll_u(cells):
             layout, mapping = replace(layout, format="CoNLL-U"), {"words": "2", "tags": "4"}
         mapping |= assign_columns(list(columns), names, sample=[], chosen=columns, where=str(path))
         return _with(layout, mapping=mapping, columns=names)
     sample = [record for _, record in itertools.islice(formats.READERS[layout.format](file), SAMPLE)]
     if not sample:
         raise _no_examples(path)
+    if layout.format in ("label and text a line", "fastText"):
+        return _with(layout, mapping={"text": "2", "label": "1"}, columns=list(sample[0]))
+    return record_layout(layout, fields, sample=sample, optional=optional, columns=columns, where=str(path))
+
+
+def record_layout(
+    layout: Layout, fields: Sequence[str], *, sample: Sequence[Mapping[str, Any]], where: str,
+    optional: Sequence[str] = (), columns: Mapping[str, str],
+) -> Layout:  # fmt: skip
+    """The layout of records with named fields, given the first of them."""
     names = list(dict.fromkeys(name for record in sample for name in record))
-    if layout.format == "label and text a line":
-        return _with(layout, mapping={"text": "2", "label": "1"}, columns=names)
-    mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=str(path), optional=optional)
+    mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=where, optional=optional)
     if layout.format == "SQuAD":
         mapping = {name: name for name in names} | mapping
     return replace(_with(layout, mapping=mapping, columns=names), unused=unused_texts(mapping, sample))
@@ -118,6 +134,9 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
     filled = [line for line in sample if line.strip()]
     if not filled:
         raise _no_examples(path)
+    fasttext = sum(line.lstrip().startswith(formats.FASTTEXT) for line in filled)
+    if set(fields) <= {"text", "label"} and 2 * fasttext > len(filled):
+        return Layout("fastText", encoding=encoding)
     tabs = sum("\t" in line for line in filled) > 0.9 * len(filled)
     if {"words", "tags"} <= set(fields):
         words = [line for line in filled if not line.startswith("#")]
@@ -156,7 +175,7 @@ def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
     """The separator that gives most of the first lines the same number of columns; among equals, the most columns."""
 
     def quality(delimiter: str) -> tuple[float, int]:
-        rows = formats.split_rows(path, delimiter=delimiter, encoding=encoding, limits=limits)
+        rows = formats.split_rows(path, Layout("table", delimiter=delimiter, encoding=encoding), limits=limits)
         try:
             widths = Counter(len(cells) for _, cells in itertools.islice(rows, 20) if cells)
         except (
@@ -174,12 +193,14 @@ def _table(
     path: Path, fields: Sequence[str], *, optional: Sequence[str], layout: Layout, chosen: Mapping[str, str],
     limits: Limits,
 ) -> Layout:  # fmt: skip
-    rows = formats.split_rows(path, delimiter=layout.delimiter or ",", encoding=layout.encoding, limits=limits)
+    rows = formats.split_rows(path, layout, limits=limits)
     top = [cells for _, cells in itertools.islice(_filled(rows), SAMPLE)]
     if not top:
         raise _no_examples(path)
+    width = max(map(len, top)) if layout.format == "Excel" else len(top[0])
+    top = [formats.padded(cells, width, layout) for cells in top]
     header = _has_header(top, (*fields, *optional), chosen=chosen)
-    names = top[0] if header else [str(number) for number in range(1, len(top[0]) + 1)]
+    names = list(formats.column_names(top[0], width, layout)) if header else [str(i) for i in range(1, width + 1)]
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{path}:1: the header names {listing(repeated)} more than once.")
     if len(top) == header:
@@ -187,7 +208,7 @@ def _table(
     sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
     mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path), optional=optional)
     unused = unused_texts(mapping, sample)
-    return Layout("table", mapping, tuple(names), layout.delimiter, header, layout.encoding, unused)
+    return Layout(layout.format, mapping, tuple(names), layout.delimiter, header, layout.encoding, unused)
 
 
 def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.columns import matching_columns
+from headway.data.paths import WORKBOOKS, as_folder, data_path, expand
 from headway.data.row import Row
 from headway.data.store import fingerprint, fingerprint_of_hash
 from headway.errors import DataError
@@ -23,7 +24,8 @@ from headway.preprocess.archive import ArchivedFile
 
 PART_NAMES = {"train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid",
               "dev": "valid", "development": "valid", "test": "test", "testing": "test"}  # fmt: skip
-DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".bio", ".iob", ".parquet"}
+DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".bio", ".iob", ".parquet",
+                 *WORKBOOKS}  # fmt: skip
 INPUT_FIELDS = ("text", "text_pair", "source", "words", "question", "context", "a", "b", "messages", "prompt",
                 "instruction", "input", "image", "audio")  # fmt: skip
 
@@ -65,9 +67,10 @@ def input_fields(row: Row) -> list[str]:
 
 
 def find_parts(paths: str | Path | Iterable[str | Path], *, valid: str | Path | None = None) -> Parts:
-    """The parts of a data set: a folder's train/valid/test files or folders, files of a list, or all in train."""
-    parts = _find_parts([Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths])
-    return parts if valid is None else Parts(parts.train, (Path(valid),), parts.test)
+    """The parts of a data set: a folder's train/valid/test files or folders; of several files, those with such names
+    if one is named train, where others are of the train part too; or all in train."""
+    parts = _find_parts([as_folder(path) for path in expand(paths)])
+    return parts if valid is None else Parts(parts.train, (data_path(valid),), parts.test)
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -77,19 +80,21 @@ def data_files(folder: Path) -> list[Path]:
 
 
 def bare_suffix(path: Path) -> str:
-    """The suffix before `.gz`."""
+    """The suffix before `.gz`; of a sheet, that of its workbook."""
+    if path.parent.suffix.lower() in WORKBOOKS:
+        return path.parent.suffix.lower()
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def _find_parts(paths: list[Path]) -> Parts:
     if len(paths) != 1 or not paths[0].is_dir():
-        return Parts(tuple(paths))
+        named = _by_part(paths)
+        if not named["train"] or len(named["train"]) == len(paths):
+            return Parts(tuple(paths))
+        held = (*named["valid"], *named["test"])
+        return Parts(tuple(path for path in paths if path not in held), tuple(named["valid"]), tuple(named["test"]))
     folder = paths[0]
-    entries = [*data_files(folder), *sorted(path for path in folder.iterdir() if path.is_dir())]
-    found: dict[str, list[Path]] = {"train": [], "valid": [], "test": []}
-    for entry in entries:
-        if (part := PART_NAMES.get(re.split(r"[^a-z]+", entry.name.lower())[0])) is not None:
-            found[part].append(entry)
+    found = _by_part([*data_files(folder), *sorted(path for path in folder.iterdir() if path.is_dir())])
     if not found["train"]:
         if sum(map(bool, found.values())) > 1:
             raise DataError(f"{folder}: has valid and test files but none whose name begins with train.")
@@ -97,6 +102,15 @@ def _find_parts(paths: list[Path]) -> Parts:
     for part, members in found.items():
         found[part] = _ordered(members, folder=folder, part=part)
     return Parts(tuple(found["train"]), tuple(found["valid"]), tuple(found["test"]))
+
+
+def _by_part(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """Those whose name begins with that of a part."""
+    found: dict[str, list[Path]] = {"train": [], "valid": [], "test": []}
+    for path in paths:
+        if (part := PART_NAMES.get(re.split(r"[^a-z]+", path.name.lower())[0])) is not None:
+            found[part].append(path)
+    return found
 
 
 def _ordered(members: list[Path], *, folder: Path, part: str) -> list[Path]:

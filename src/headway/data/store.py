@@ -7,18 +7,20 @@ and checksum, so an incomplete or damaged store is never read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
+from headway.data.paths import data_path, open_data
 from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
-from headway.files import BLAKE2B, file_hash, is_present, open_file
+from headway.files import BLAKE2B, is_present, open_file
 
 NO_HASHES: Mapping[Path, str] = {}
 
@@ -132,15 +134,20 @@ def fingerprint(paths: str | Path | Iterable[str | Path], *, known: Mapping[Path
     `known` has BLAKE2B hashes of files that were read already."""
     hasher = BLAKE2B()
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        top = Path(path)
+        top = data_path(path)
         files = sorted(file for file in top.rglob("*") if file.is_file()) if top.is_dir() else [top]
         for file in files:
             name = file.relative_to(top).as_posix() if top.is_dir() else ""
             try:
-                hasher.update(_file_entry(name, known.get(file) or file_hash(file, BLAKE2B).hexdigest()))
+                hasher.update(_file_entry(name, known.get(file) or _content_hash(file)))
             except OSError as error:
                 raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     return hasher.hexdigest()
+
+
+def _content_hash(path: Path) -> str:
+    with open_data(path) as file:
+        return str(hashlib.file_digest(cast(Any, file), BLAKE2B).hexdigest())
 
 
 def fingerprint_of_hash(content: str) -> str:

@@ -6,14 +6,16 @@ A file is plain or gzip (detected by its first bytes), UTF-8 with or without a B
 from __future__ import annotations
 
 import codecs
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from headway.data.paths import open_data
 from headway.errors import DataError
-from headway.files import RefusedFileError, open_file
+from headway.files import RefusedFileError
 
 OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
@@ -207,7 +209,7 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
 
 def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
     try:
-        with open_file(path) as file:
+        with open_data(path) as file:
             first = _observed(file, on_bytes)
             rest = iter(lambda: _observed(file, on_bytes), b"")
             yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)
@@ -216,7 +218,9 @@ def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -
     except RefusedFileError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); copy its content into one.") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{path}: the archive is damaged here ({error}); pack it again.") from error
 
 
 def _observed(file: IO[bytes], on_bytes: OnBytes | None) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from headway.errors import DataError
 from headway.files import BLAKE2B, require_file
@@ -38,6 +39,13 @@ class ArchivedFile:
         except (OSError, EOFError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
             raise DataError(f"{self}: cannot be read from the archive ({error})") from error
 
+    def open(self) -> IO[bytes]:
+        """A stream of the content; no more is unpacked than the archive declares."""
+        try:
+            return self.archive.open(str(self.name))
+        except (OSError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+            raise DataError(f"{self}: cannot be read from the archive ({error})") from error
+
     @cached_property
     def digest(self) -> str:
         """BLAKE2B of the content."""
@@ -52,13 +60,7 @@ def archived_files(path: Path) -> Iterator[ArchivedFile]:
         archive = zipfile.ZipFile(path)
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a zip archive, or a damaged one ({error})") from error
-    members = [member for member in archive.infolist() if not member.is_dir()]
-    total, packed = sum(member.file_size for member in members), path.stat().st_size
-    if len(members) > MAX_FILES or total > max(UNPACK_FREE, UNPACK_RATIO * packed):
-        raise DataError(
-            f"{path}: declares {len(members):,} files of {total:,} bytes in an archive of {packed:,}; "
-            "that is no archive of pictures"
-        )
+    members = refuse_bomb(archive, path, packed=path.stat().st_size)
     for member in sorted(members, key=lambda member: member.filename):
         name = PurePosixPath(member.filename)
         if name.is_absolute() or ".." in name.parts or "\\" in member.filename or ":" in name.parts[0]:
@@ -67,3 +69,16 @@ def archived_files(path: Path) -> Iterator[ArchivedFile]:
             raise DataError(f"{path}/{name}: encrypted; give an archive without a password")
         if name.parts[0] != "__MACOSX" and not any(part.startswith(".") for part in name.parts):
             yield ArchivedFile(archive, path, name, member.file_size)
+
+
+def refuse_bomb(archive: zipfile.ZipFile, path: Path, *, packed: int) -> list[zipfile.ZipInfo]:
+    """The entries of an archive of `packed` bytes that are files; DataError if they declare far more bytes than it
+    has."""
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    total = sum(member.file_size for member in members)
+    if len(members) > MAX_FILES or total > max(UNPACK_FREE, UNPACK_RATIO * packed):
+        raise DataError(
+            f"{path}: declares {len(members):,} files of {total:,} bytes in an archive of {packed:,}; an archive of "
+            "data has far fewer"
+        )
+    return members

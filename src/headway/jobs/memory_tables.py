@@ -1,0 +1,51 @@
+"""Tables in memory as the data of a run: written to `training/data` in its folder, so that the run can be resumed and
+evaluated on its held-out part later, like one on files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headway import tasks
+from headway.data.row import FILE_FIELDS
+from headway.data.tables import Tables, as_tables
+from headway.errors import ConfigError, HeadwayError
+from headway.files import atomic_write, disk_errors, is_present
+from headway.jobs.preparation import refuse_existing
+from headway.jobs.run_folder import PLAN, run_file
+
+DATA = "data"  # in a run's training/: the tables it was given
+
+
+@contextmanager
+def as_files(data: Any, folder: Path, *, valid: Any, task: str) -> Iterator[tuple[Any, Any]]:
+    """Yields (data, valid) as files. Tables are written into the folder of the run; if the run does not start because
+    of an error of Headway's, they are removed again."""
+    tables = as_tables(data, valid=valid)
+    if tables is None:
+        yield data, valid
+        return
+    if set(tasks.find(task).fields) & {"boxes", *FILE_FIELDS}:
+        raise ConfigError(f"task {task} reads files; give the folder or the table file that has them")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("several processes cannot share a table in memory; save it to a file and give that")
+    refuse_existing(folder)
+    existed, written = folder.exists(), run_file(folder, DATA)
+    try:
+        _write(tables, written)
+        yield [written], None
+    except HeadwayError:
+        if not is_present(run_file(folder, PLAN)):
+            shutil.rmtree(written if existed else folder, ignore_errors=True)
+        raise
+
+
+def _write(tables: Tables, folder: Path) -> None:
+    for part, table in tables.parts.items():
+        path = folder / f"{part}.jsonl"
+        with disk_errors(path, 0), atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(table.json_lines())

@@ -19,8 +19,9 @@ INSTALL = "serving needs libraries that are not installed: pip install 'headway[
 @app.command()
 def serve(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="Model folders or hub ids; NAME=MODEL gives one a name.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="MODEL", help="Model folders or hub ids; NAME=MODEL gives one a name."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: a free one, which is printed.", min=0, max=65535)] = 8000,
     key_file: Annotated[
@@ -47,9 +48,21 @@ def serve(
     engine: Annotated[
         str, typer.Option(help="vllm: decoders are run by vLLM, if it is installed; headway: by this process.")
     ] = "headway",
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder whose runs the page shows (default: runs, if it exists and others cannot reach it)."),
+    ] = None,
+    train: Annotated[
+        bool | None,
+        typer.Option(
+            "--train/--no-train",
+            help="Whether the page may train: upload data, start, stop and resume (default: only if --host is loopback "
+            "and no other host or origin is allowed).",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of a forward pass (default: all cores).", min=1)] = None,
 ) -> None:
-    """Serve MODELS over HTTP: OpenAI's API, and every task by Hugging Face's inference API."""
+    """Serve MODELS over HTTP: OpenAI's API, every task by Hugging Face's inference API, and a page at /."""
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -61,7 +74,8 @@ def serve(
     import logging
 
     from headway.serving.limits import Limits
-    from headway.serving.server import Server
+    from headway.serving.runs_table import DEFAULT, run_table
+    from headway.serving.server import Server, is_loopback
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -69,11 +83,15 @@ def serve(
         import torch
 
         torch.set_num_threads(threads)
+    if engine == "vllm" and not models:
+        raise ConfigError("--engine vllm: name a model")
+    keys, local = read_keys(key_file), is_loopback(host) and not allow_host and not allow_origin
+    table = run_table(runs, train=train, local=local, guarded=local or bool(keys)) if engine == "headway" else None
     server = Server(
-        models,
+        models or [],
         host=host,
         port=port,
-        keys=read_keys(key_file),
+        keys=keys,
         hosts=allow_host or (),
         origins=allow_origin or (),
         limits=Limits(running=running, queue=limit, deadline=deadline, drain=drain),
@@ -81,9 +99,12 @@ def serve(
         weights=weights,
         prefix_cache=prefix_cache,
         engine=engine,
+        runs=table,
     )
     for entry in server.models:
         say(entry.name if engine == "vllm" else f"{entry.name}  task {entry.task}, {entry.size / 1e6:,.1f} MB")
+    if table is not None:
+        say(f"runs  {runs or DEFAULT}, training from the page is {'on' if table.train else 'off'}")
     server.run(ready=lambda: say(f"listening on {server.url}  (stop with Ctrl-C)"))
     note("stopped")
 

@@ -64,6 +64,15 @@ def _targets(explained: story.Story, each: story.Attention) -> list[str]:
     )
 
 
+def alignment(explained: story.Story) -> tuple[np.ndarray, list[str], list[str]]:
+    """(weights of target × source, target tokens, source tokens): the mean over the heads of the last cross-attention
+    layer. Raises if the model has no cross-attention."""
+    each = shown_layer(explained, cross=True)
+    if each.kind == "self":
+        raise InputError("view alignment: this model has no cross-attention; try view attention")
+    return story.dequantize(each.weights).mean(0), _targets(explained, each), texts(explained, each.keys)
+
+
 def _attention(explained: story.Story, path: str | Path | None) -> Figure:
     if not explained.attention:
         raise InputError("view attention: this explanation has no attention")
@@ -79,12 +88,13 @@ def _attention(explained: story.Story, path: str | Path | None) -> Figure:
 
 def _alignment(explained: story.Story, path: str | Path | None) -> Figure:
     each = shown_layer(explained, cross=True)
+    weights, rows, columns = alignment(explained)
     heads = f", mean of {each.heads} heads" if each.heads > 1 else ""
     answer = "" if explained.output is None else f" → {explained.output.answer}"
     return draw_alignment(
-        story.dequantize(each.weights).mean(0),
-        columns=texts(explained, each.keys),
-        rows=_targets(explained, each),
+        weights,
+        columns=columns,
+        rows=rows,
         path=path,
         title=f"{explained.model.name}: {explained.title}{answer}  (layer {each.layer}{heads})",
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,9 @@ from headway.serving import (
     openai_completions,
     openai_responses,
     pictures,
+    runs,
     speech,
+    studio,
     system,
     tokens,
     translate,
@@ -33,10 +36,11 @@ from headway.serving.guard import Guard
 from headway.serving.limits import Limits
 from headway.serving.metrics import Metrics
 from headway.serving.model_table import ModelTable
+from headway.serving.runs_table import RunTable
 
 MODULES = (  # in the order of matching: /models/{name} after what begins like it
     openai_chat, openai_completions, openai_responses, embeddings, speech, pictures, tokens, translate, inference,
-    explanations, system,
+    explanations, runs, studio, system,
 )  # fmt: skip
 
 
@@ -45,16 +49,19 @@ def create_app(
     *,
     limits: Limits,
     metrics: Metrics,
-    keys: Iterable[str] = (),
+    keys: Sequence[str] = (),
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
+    runs: RunTable | None = None,
     add_routes: Callable[[FastAPI], None] | None = None,
 ) -> FastAPI:
-    """`add_routes` adds others than those of MODULES, for an engine of its own."""
+    """`runs`: those that the page shows; `add_routes` adds others than those of MODULES, for an engine of its own."""
     app = FastAPI(title="Headway", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.models, app.state.limits, app.state.metrics = models, limits, metrics
     app.state.explanations = Explanations(limits.explanations)
     app.state.started, app.state.stopping = time.monotonic(), False
+    app.state.needs_key = bool(keys)
+    app.state.runs, app.state.streams, app.state.checking = runs, 0, asyncio.Semaphore(1)
     if add_routes is not None:
         add_routes(app)
     else:

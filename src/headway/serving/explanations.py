@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,6 +16,9 @@ from headway.serving.fields import BoundedRoute
 from headway.serving.served import Served
 from headway.serving.worker import CallTicket
 from headway.tasks.generate import Generate
+
+if TYPE_CHECKING:
+    from headway.explain.story import Story
 
 router = APIRouter(route_class=BoundedRoute)
 MOST_TOKENS = 512  # of a prompt and its answer: a page shows every one of them
@@ -75,8 +78,13 @@ async def explain_page(request: Request, id: str) -> Response:
 
 def page(served: Served, question: Question) -> tuple[str, str]:
     """(content-security policy, page)"""
-    from headway.explain import explain
     from headway.explain.page import policy_of, render
+
+    return policy_of(), render(story_of(served, question))
+
+
+def story_of(served: Served, question: Question) -> Story:
+    from headway.explain import explain
 
     bundle, value, against = served.bundle, question.value, question.answer
     if question.ids is not None and not served.model.reads_source:
@@ -86,5 +94,4 @@ def page(served: Served, question: Question) -> tuple[str, str]:
         task = FixedPrompt(served.tokenizer, context=served.model.max_context or length, ids=question.ids)
         task.generation_defaults = bundle.generation
         bundle, value = replace(bundle, task=task), served.tokenizer.decode(question.ids, skip_special=False)
-    story = explain(bundle, value, against=against).story
-    return policy_of(), render(story)
+    return explain(bundle, value, against=against).story

@@ -25,7 +25,7 @@ from headway.serving.metrics import Metrics
 
 log = logging.getLogger("headway.serving")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-MEDIA = ("/models/", "/v1/audio/")  # paths that take pictures and sound
+MEDIA = ("/models/", "/v1/audio/", "/studio/data/")  # paths that take pictures, sound and data files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.bundle import load
 from headway.checkpoints import resolve
-from headway.errors import InputError, closest
+from headway.errors import HeadwayError, InputError, closest
 from headway.memory import return_freed_memory
 from headway.serving.api_errors import ApiError
 from headway.serving.limits import Limits
@@ -48,6 +48,11 @@ def named(given: str) -> tuple[str, str]:
     return (Path(given).resolve().name if Path(given).exists() else given), given
 
 
+def entry_of(name: str, folder: Path) -> Entry:
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return Entry(name, folder, int(folder.stat().st_mtime), size=size)
+
+
 class ModelTable:
     def __init__(
         self,
@@ -58,6 +63,7 @@ class ModelTable:
         memory: int | None = None,
         weights: str | None = None,
         prefix_cache: bool = True,
+        may_be_empty: bool = False,
     ) -> None:
         """Hub ids are downloaded here, before the server listens. `memory`: most bytes of all loaded models."""
         self.limits, self.metrics, self.memory = limits, metrics, memory
@@ -71,10 +77,8 @@ class ModelTable:
             name, model = named(given)
             if name in self._entries:
                 raise InputError(f"two models are named {name!r}: give one another name, as NAME={model}")
-            folder = resolve(model)
-            size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-            self._entries[name] = Entry(name, folder, int(folder.stat().st_mtime), size=size)
-        if not self._entries:
+            self._entries[name] = entry_of(name, resolve(model))
+        if not self._entries and not may_be_empty:
             raise InputError("there is no model to serve: name a folder or a hub id")
 
     def __iter__(self) -> Iterator[Entry]:
@@ -117,6 +121,25 @@ class ModelTable:
                         f"{self.memory / 1e6:,.0f} MB"
                     )
                 self._unload(min(loaded, key=lambda each: each.last_used))
+
+    async def add(self, name: str, folder: Path) -> str:
+        """A further model, which is loaded here; returns the name that it has in the table."""
+        base, number = name, 1
+        while name in self._entries:
+            number += 1
+            name = f"{base}-{number}"
+        entry = entry_of(name, folder)
+        if self.memory is not None and entry.size > self.memory:
+            raise ApiError(
+                400, f"{name!r:.100} has {entry.size:,} bytes of weights, more than the budget", param="name"
+            )
+        try:
+            await self._make_loaded(entry)
+        except HeadwayError as error:
+            raise ApiError(400, str(error), param="name") from error
+        entry.last_used = time.monotonic()
+        self._entries[name] = entry
+        return name
 
     @asynccontextmanager
     async def use(self, name: str) -> Any:

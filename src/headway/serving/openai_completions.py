@@ -108,10 +108,12 @@ class CompletionAnswer:
             for number, prompt in enumerate(self.prompts)
             for sample in range(self.n)
         ]
-        explained = {}
-        if self.prompts[0].asked is not None:
-            explained = self.prompts[0].asked.explained(choices[0]["text"])
-        return {**self._head(), "choices": choices, "usage": self._usage(), **explained}
+        return {**self._head(), "choices": choices, "usage": self._usage(), **self._explained(choices[0]["text"])}
+
+    def _explained(self, answer: str) -> dict[str, Any]:
+        """The address of the page of the first prompt's first answer, if it is wanted."""
+        asked = self.prompts[0].asked
+        return {} if asked is None else asked.explained(answer)
 
     async def _collect(self, prompt: Prompt) -> None:
         if prompt.scored is not None:
@@ -133,6 +135,9 @@ class CompletionAnswer:
                         choice = {"index": number * self.n + sample, "text": event.text, "finish_reason": reason,
                                   "logprobs": self._logprobs([], [event], 0)}  # fmt: skip
                         yield sse({**self._head(), "choices": [choice]})
+        explained = self._explained("".join(event.text for event in self.prompts[0].events.get(0, [])))
+        if explained:
+            yield sse({**self._head(), "choices": [], **explained})
         if self.body.includes_usage:
             yield sse({**self._head(), "choices": [], "usage": self._usage()})
         yield DONE

@@ -18,6 +18,7 @@ from headway.serving.app import create_app
 from headway.serving.limits import Limits
 from headway.serving.metrics import Metrics
 from headway.serving.model_table import ModelTable
+from headway.serving.runs_table import RunTable
 from headway.serving.vllm_engine import add_routes as vllm_routes
 from headway.serving.vllm_engine import engines_of
 
@@ -78,8 +79,9 @@ class Server:
         weights: str | None = None,
         prefix_cache: bool = True,
         engine: str = "headway",
+        runs: RunTable | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits, self.runs = limits or Limits(), runs
         self._uvicorn: _Uvicorn | None = None
         check_exposure(host, keys)
         self.socket = bind(host, port)  # before loading: a port that is taken is found at once
@@ -91,7 +93,7 @@ class Server:
                 return
             self.models = ModelTable(
                 models, limits=self.limits, metrics=self.metrics, memory=memory, weights=weights,
-                prefix_cache=prefix_cache,
+                prefix_cache=prefix_cache, may_be_empty=runs is not None,
             )  # fmt: skip
             self.models.load_now()
         except BaseException:
@@ -110,6 +112,7 @@ class Server:
             keys=keys,
             hosts={*hosts, *names},
             origins=origins,
+            runs=self.runs,
             add_routes=vllm_routes if vllm else None,
         )
 

@@ -1,23 +1,19 @@
-"""/health, /metrics, /v1/models, and the page at /."""
+"""/health, /metrics and /v1/models."""
 
 from __future__ import annotations
 
 import time
-from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from headway import __version__
-from headway.serving.api_errors import ApiError
 from headway.serving.fields import BoundedRoute
 from headway.serving.metrics import CONTENT_TYPE
 from headway.serving.model_table import Entry
 
 router = APIRouter(route_class=BoundedRoute)
-TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-PAGE = "index.html"
 
 
 @router.get("/health")
@@ -68,29 +64,3 @@ def model_facts(entry: Entry) -> dict[str, Any]:
     if entry.served is not None:
         out |= {"context": entry.served.context, "weights": entry.served.bundle.weights}
     return out
-
-
-@router.get("/")
-async def page() -> Response:
-    return static(PAGE)
-
-
-@router.get("/static/{name}")
-async def asset(name: str) -> Response:
-    return static(name)
-
-
-def assets() -> dict[str, bytes]:
-    """The page's files by name, read once: a request never opens a file."""
-    folder = files("headway.serving").joinpath("static")
-    return {each.name: each.read_bytes() for each in folder.iterdir() if each.name.rpartition(".")[2] in TYPES}
-
-
-ASSETS = assets()
-
-
-def static(name: str) -> Response:
-    if name not in ASSETS:
-        raise ApiError(404, "there is no such file")
-    kind = TYPES[name.rpartition(".")[2]]
-    return Response(ASSETS[name], media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})

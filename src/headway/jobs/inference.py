@@ -16,6 +16,7 @@ import torch
 from headway.bundle import Bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.row import Row
+from headway.data.tables import Tables, as_tables
 from headway.distributed import World, init_distributed
 from headway.errors import InputError
 from headway.files import is_present
@@ -40,7 +41,7 @@ def distributed() -> Iterator[World]:
 
 def evaluate(
     model: str | Path | Bundle,
-    data: Paths | None = None,
+    data: Any = None,
     *,
     columns: Columns | None = None,
     encoding: str | None = None,
@@ -87,7 +88,7 @@ class Evaluation:
 
 def evaluation(
     model: str | Path | Bundle,
-    data: Paths | None = None,
+    data: Any = None,
     *,
     columns: Columns | None = None,
     encoding: str | None = None,
@@ -105,7 +106,7 @@ def evaluation(
         task.set_reference(load(reference).model)
     options = {} if beams is None else {"beams": beams}
     search = task.search(bundle.model, **options)
-    rows, name = evaluation_data(bundle, data, columns=columns, encoding=encoding)
+    rows, name = evaluation_data(bundle, as_tables(data) or data, columns=columns, encoding=encoding)
     counts = {"examples": 0, "characters": 0}
 
     def counted() -> Iterator[Row]:
@@ -152,13 +153,15 @@ def require_finite(scores: Mapping[str, float]) -> None:
 
 
 def evaluation_data(
-    bundle: Bundle, data: Paths | None, *, columns: Columns | None, encoding: str | None
+    bundle: Bundle, data: Paths | Tables | None, *, columns: Columns | None, encoding: str | None
 ) -> tuple[RowReader, str]:
     """The rows to evaluate a model on, and their name."""
     task = bundle.find_task()
     if task.own_job:
         from headway.jobs.vectors import questions
 
+        if isinstance(data, Tables):
+            raise InputError(f"task {task.name} is evaluated on a file of word questions; give its name")
         return questions(bundle, data, encoding=encoding)
     if data:
         given = open_for(task, data, columns=columns, encoding=encoding)
@@ -182,10 +185,10 @@ def held_out(folder: Path | None) -> Dataset | None:
     return open_data(saved_plan(folder))
 
 
-def open_for(task: Task, data: Paths, *, columns: Columns | None, encoding: str | None) -> Dataset:
+def open_for(task: Task, data: Paths | Tables, *, columns: Columns | None, encoding: str | None) -> Dataset:
     """Opens data files for a trained model's task."""
     return open_files(
-        listed(data),
+        data if isinstance(data, Tables) else listed(data),
         fields=task.row_fields,
         optional=task.optional_row_fields,
         columns=columns_for(columns, task),

@@ -24,13 +24,14 @@ from headway.data.dataset import Dataset
 from headway.data.report import Report
 from headway.data.row import Row
 from headway.data.store_writer import has_progress
+from headway.data.tables import Tables, as_tables
 from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
 from headway.files import is_present
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.columns import Columns
 from headway.jobs.cost import Estimator, RowSample, Workload
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, unusual_settings
-from headway.jobs.run_folder import INITIAL, PLAN, SCORES, Paths, read_run_json, require_writable, run_file
+from headway.jobs.run_folder import INITIAL, PLAN, SCORES, read_run_json, require_writable, run_file
 from headway.memory import return_freed_memory
 from headway.models.build import build
 from headway.models.init import initialise
@@ -187,39 +188,46 @@ def _counting(say: Say) -> Callable[[int], None]:
 
 def check(
     task: str,
-    data: Paths | None = None,
+    data: Any = None,
     *,
     start: str | Path | None = None,
     size: str | None = None,
     recipe: str | None = None,
-    valid: Paths | None = None,
+    valid: Any = None,
     columns: Columns | None = None,
     encoding: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Reports on `data` (default: the built-in data) and on what training for `task` needs; the arguments are those of
-    `train`."""
+    """Reports on `data` (files or a table, as for `train`; default: the built-in data) and on what training for `task`
+    needs; the arguments are those of `train`.
+
+    >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again", "label": "bad"}] * 20
+    >>> report = headway.check("classify", rows)
+    >>> report.labels
+    {'good': 20, 'bad': 20}
+    """
+    tables = as_tables(data, valid=valid)
     plan = make_plan(
         task,
-        data,
+        data if tables is None else None,
         start=start,
         size=size,
         recipe=recipe,
-        valid=valid,
+        valid=valid if tables is None else None,
         columns=columns,
         encoding=encoding,
         settings=settings,
     )
-    return check_plan(plan)
+    return check_plan(plan, tables)
 
 
-def check_plan(plan: Plan) -> Report:
+def check_plan(plan: Plan, tables: Tables | None = None) -> Report:
     """Reports on the data and on what training needs, in one pass over the data and a few gradients."""
-    return check_data(*completed(plan))[0]
+    return check_data(*completed(plan, tables))[0]
 
 
-def completed(plan: Plan) -> tuple[Plan, Dataset]:
-    data = open_data(plan).load()
+def completed(plan: Plan, tables: Tables | None = None) -> tuple[Plan, Dataset]:
+    data = open_data(plan, tables).load()
     return complete(plan, data), data
 
 

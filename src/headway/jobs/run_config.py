@@ -10,6 +10,7 @@ from typing import Any
 
 from headway import tasks
 from headway.data.dataset import Dataset, open_builtin, open_files
+from headway.data.tables import Tables
 from headway.errors import ConfigError
 from headway.jobs.columns import Columns, columns_for_training
 from headway.jobs.overrides import by_section
@@ -184,12 +185,13 @@ def _by_name(plan: Plan) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value is not None}
 
 
-def open_data(plan: Plan) -> Dataset:
+def open_data(plan: Plan, tables: Tables | None = None) -> Dataset:
+    """The data of a plan; `tables` in memory take their place."""
     kind = tasks.find(plan.task).variant(plan.options)
-    if plan.data is None:
+    if (data := tables or plan.data) is None:
         return open_builtin(kind.builtin)
     return open_files(
-        plan.data,
+        data,
         fields=kind.fields,
         optional=kind.optional_fields,
         columns=plan.columns,

@@ -20,6 +20,7 @@ from headway.errors import DataError
 from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
+from headway.jobs.memory_tables import as_files
 from headway.jobs.outcome import run_warnings
 from headway.jobs.preparation import (
     EVALUATED,
@@ -32,7 +33,7 @@ from headway.jobs.preparation import (
     require_initial_weights,
 )
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
-from headway.jobs.run_folder import ADAPTER, PLAN, SCORES, Paths, require_own_folders, run_file
+from headway.jobs.run_folder import ADAPTER, PLAN, SCORES, require_own_folders, run_file
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.training.loop import FitResult, fit
@@ -58,13 +59,13 @@ class Trained:
 
 def train(
     task: str,
-    data: Paths | None = None,
+    data: Any = None,
     *,
     out: str | Path | None = None,
     start: str | Path | None = None,
     size: str | None = None,
     recipe: str | None = None,
-    valid: Paths | None = None,
+    valid: Any = None,
     columns: Columns | None = None,
     encoding: str | None = None,
     steps: int | None = None,
@@ -82,24 +83,26 @@ def train(
     `start` is a trained model to fine-tune; `size` and `recipe` apply to a model from scratch. `settings` are overrides
     by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
     """
-    plan = make_plan(
-        task,
-        data,
-        start=start,
-        size=size,
-        recipe=recipe,
-        valid=valid,
-        columns=columns,
-        encoding=encoding,
-        steps=steps,
-        epochs=epochs,
-        minutes=minutes,
-        seed=seed,
-        settings=settings,
-        lora=lora,
-        freeze=freeze,
-    )
-    return run_plan(plan, Path(out or f"runs/{task}"), callbacks=callbacks, say=say)
+    folder = Path(out or f"runs/{task}")
+    with as_files(data, folder, valid=valid, task=task) as (files, held):
+        plan = make_plan(
+            task,
+            files,
+            start=start,
+            size=size,
+            recipe=recipe,
+            valid=held,
+            columns=columns,
+            encoding=encoding,
+            steps=steps,
+            epochs=epochs,
+            minutes=minutes,
+            seed=seed,
+            settings=settings,
+            lora=lora,
+            freeze=freeze,
+        )
+        return run_plan(plan, folder, callbacks=callbacks, say=say)
 
 
 def resume(

@@ -1,5 +1,5 @@
 """DeBERTa-v3-base's shape against transformers: forward and forward + backward at 128 tokens, same weights and inputs,
-interleaved; then the peak memory of each in a process of its own.
+interleaved, by processor time; then the peak memory of each in a process of its own.
 
     python -m benchmarks.deberta
 
@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 
 import torch
@@ -107,7 +108,8 @@ def main() -> None:
             engine.release(found[OURS])
         jobs = {name: work(name, model, ids) for name, model in found.items()}
         difference = (jobs[PEER]() - jobs[OURS]()).abs().max() if kind == "forward" else math.nan
-        line, _ = row(f"{kind} {label}", interleaved(jobs, repeats=options.repeats, warmup=1), peer=PEER, ours=OURS)
+        times = interleaved(jobs, repeats=options.repeats, warmup=1, clock=time.process_time)
+        line, _ = row(f"{kind} {label}", times, peer=PEER, ours=OURS)
         print(line + (f"   largest difference of the logits {difference:.1e}" if kind == "forward" else ""), flush=True)
     del found, jobs
     for kind in WORK:

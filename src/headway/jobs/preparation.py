@@ -28,6 +28,7 @@ from headway.data.tables import Tables, as_tables
 from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
 from headway.files import is_present
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
+from headway.jobs.budget import fit_budget
 from headway.jobs.columns import Columns
 from headway.jobs.cost import Estimator, RowSample, Workload
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, unusual_settings
@@ -42,7 +43,6 @@ from headway.tasks.task import Task
 from headway.training.nonfinite import is_out_of_memory
 from headway.training.settings import Settings
 
-EVALUATED = 500  # held-out rows looked at during training; the last evaluation sees them all
 EXAMPLES = "examples"  # in a run's training/: the store of prepared examples
 HELD_OUT = "held-out"  # as EXAMPLES, of the held-out rows, where a reference model is needed
 
@@ -100,6 +100,8 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
         torch.manual_seed(settings.seed)
         bundle = initial_bundle(plan, data)
         bundle.model.eval()
+        plan = fit_budget(plan, bundle, data, ranks=ranks)
+        settings = plan.settings()
     task, rows = bundle.find_task(), data.train()
     task.start_training()
     if task.uses_reference:
@@ -234,6 +236,7 @@ def completed(plan: Plan, tables: Tables | None = None) -> tuple[Plan, Dataset]:
 def check_data(plan: Plan, data: Dataset) -> tuple[Report, Plan]:
     """The report, and the plan with the micro-batches that fit."""
     bundle = initial_bundle(plan, data)
+    plan = fit_budget(plan, bundle, data)
     task, settings, rows = bundle.find_task(), plan.settings(), data.train()
     if task.uses_reference:
         task.set_reference(bundle.model.eval())
@@ -276,13 +279,14 @@ def estimated(plan: Plan, bundle: Bundle, work: Workload, *, report: Report, ran
     if not work.examples:
         return plan
     try:
-        cost = Estimator(plan, task, model, work, ranks=ranks).cost(held_out=min(report.held_out, EVALUATED))
+        cost = Estimator(plan, task, model, work, ranks=ranks).cost(held_out=min(report.held_out, settings.eval_rows))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return_freed_memory()
         report.warnings.append("memory does not suffice to try a step of two examples; use a smaller model or length")
         return plan
+    return_freed_memory()  # of the model's copy
     report.extra |= cost.lines(settings, generates=task.generates or task.draws or task.transcribes)
     report.estimates, report.warnings = cost.numbers(), report.warnings + cost.warnings()
     return dataclasses.replace(plan, train=plan.train | {"accumulate": cost.accumulate}) if fit else plan

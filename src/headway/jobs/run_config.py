@@ -16,6 +16,7 @@ from headway.jobs.columns import Columns, columns_for_training
 from headway.jobs.overrides import by_section
 from headway.jobs.run_folder import PLAN, Paths, listed, read_run_json, run_file
 from headway.models.recipes import Size, size_named
+from headway.tasks.task import Choice
 from headway.training.recipes import RECIPES
 from headway.training.settings import LENGTHS, Settings
 from headway.validation import from_dict
@@ -106,12 +107,22 @@ def make_plan(
 
 
 def complete(plan: Plan, data: Dataset) -> Plan:
-    """The plan with the settings that the task chooses for the data, but for those the user gave."""
+    """The plan with the settings that the task chooses for the data, but for those the user gave: a given length is
+    kept."""
     values, lengths = _by_name(plan), {f"train.{name}" for name in LENGTHS}
     given = {name: values.get(name) for name in plan.given or []}
     choice = tasks.find(plan.task).choose_settings(data.train, recipe=plan.recipe, given=given)
-    fixed = {*given, *(lengths if lengths & set(given) else ())}
-    chosen = {name: value for name, value in choice.settings.items() if name not in fixed}
+    if lengths & set(given):
+        choice = dataclasses.replace(
+            choice, settings={name: value for name, value in choice.settings.items() if name not in lengths}
+        )
+    return with_choices(plan, choice)
+
+
+def with_choices(plan: Plan, choice: Choice) -> Plan:
+    """The plan with these settings, but for those the user gave. A chosen length replaces the one that there is."""
+    given, lengths = set(plan.given or []), {f"train.{name}" for name in LENGTHS}
+    chosen = {name: value for name, value in choice.settings.items() if name not in given}
     sections = {"model": dict(plan.model), "task": dict(plan.options), "train": dict(plan.train)}
     if lengths & set(chosen):
         sections["train"] = {name: value for name, value in plan.train.items() if name not in LENGTHS}
@@ -119,7 +130,11 @@ def complete(plan: Plan, data: Dataset) -> Plan:
         section, _, key = name.partition(".")
         sections[section][key] = value
     plan = dataclasses.replace(
-        plan, model=sections["model"], options=sections["task"], train=sections["train"], why=dict(choice.why)
+        plan,
+        model=sections["model"],
+        options=sections["task"],
+        train=sections["train"],
+        why={**plan.why, **choice.why},
     )
     plan.size()
     return dataclasses.replace(plan, train=plan.settings().as_dict())

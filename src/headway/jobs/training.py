@@ -12,18 +12,18 @@ from typing import Any, cast
 import torch
 
 from headway import tasks
+from headway.baselines import Baseline
 from headway.bundle import Bundle, load
 from headway.checkpoints import save_json
 from headway.data.dataset import first_rows
 from headway.distributed import init_distributed, pick_device
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
 from headway.jobs.memory_tables import as_files
-from headway.jobs.outcome import run_warnings
+from headway.jobs.outcome import baseline_lines, baselines, run_warnings
 from headway.jobs.preparation import (
-    EVALUATED,
     Prepared,
     Say,
     make_source,
@@ -33,7 +33,7 @@ from headway.jobs.preparation import (
     require_initial_weights,
 )
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
-from headway.jobs.run_folder import ADAPTER, PLAN, SCORES, require_own_folders, run_file
+from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, require_own_folders, run_file
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.training.loop import FitResult, fit
@@ -43,6 +43,8 @@ from headway.training.progress import ProgressLine
 from headway.training.protocols import Callback, Status
 from headway.training.state import states
 
+SCORED = 8  # held-out rows, to see which scores there are
+
 
 @dataclass
 class Trained:
@@ -50,7 +52,8 @@ class Trained:
     result: FitResult
     scores: dict[str, float]
     folder: Path
-    warnings: list[str] = field(default_factory=list)  # that the run diverged or is not better than the baseline
+    warnings: list[str] = field(default_factory=list)  # that the run diverged or is not better than a baseline
+    baselines: list[Baseline] = field(default_factory=list)  # on the same held-out examples
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
@@ -149,11 +152,13 @@ def run_plan(
         bundle, source, report = prepared.bundle, prepared.source, prepared.report
         data = replace(data, train=opened.train)  # training rows need not stay in memory
         task = bundle.find_task()
-        held = first_rows(data.valid, EVALUATED)
+        held = first_rows(data.valid, settings.eval_rows)
         if not held:
             raise DataError(
                 f"{data.name}: nothing is held out to evaluate on; give more examples, or held-out data as `valid`"
             )
+        if settings.score and prepared.report is not None:
+            require_score(settings.score, task.quick_evaluate(bundle.model, held[:SCORED]))
         rules = bundle.tensor_rules()
         model = learner(plan, bundle, say)
     cut = task.truncation.summary()
@@ -172,8 +177,8 @@ def run_plan(
         settings=settings,
         folder=folder,
         evaluate=lambda model: task.quick_evaluate(cast(Any, model), held),
-        score=task.metric,
-        higher_is_better=task.higher_is_better,
+        score=settings.score or task.metric,
+        higher_is_better=task.is_better_higher(settings.score) if settings.score else task.higher_is_better,
         callbacks=[*callbacks, _OnStart(folder, plan, say)],
         resume=begun,
     )
@@ -185,27 +190,38 @@ def run_plan(
         if result.exit_code == 0 and report is not None and plan.start is not None:
             save_lora(model, folder / ADAPTER, base=str(plan.start), rules=rules)
         merge_lora(model)
-    scores, warnings = dict[str, float](), list[str]()
+    scores, warnings, beside = dict[str, float](), list[str](), list[Baseline]()
     if result.exit_code == 0:
         with use_ranks(world):
             found = task.quick_evaluate(bundle.model, data.valid())
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)
-        warnings = run_warnings(result, scores, task=task, settings=settings)
+        beside = baselines(task, scores, train=data.train, rows=list(data.valid()))
+        warnings = run_warnings(result, scores, task=task, settings=settings, beside=beside)
         write_card(
             folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut,
-            warnings=warnings,
+            warnings=warnings, beside=beside,
         )  # fmt: skip
+        save_json(run_file(folder, BASELINES), [asdict(each) for each in beside])
         save_json(run_file(folder, SCORES), scores)  # last: it says that the run has come to its end
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
             say(f"kept         the weights of step {result.best_step:,}, the best by {task.metric} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
+        for line in baseline_lines(beside, scores, task.metric):
+            say(f"baseline     {line}")
         for warning in warnings:
             say(f"warning      {warning}")
-    return Trained(bundle, result, scores, folder, warnings)
+    return Trained(bundle, result, scores, folder, warnings, beside)
+
+
+def require_score(name: str, known: Mapping[str, float]) -> None:
+    """Before training, rather than at its first evaluation."""
+    if name not in known:
+        hint = did_you_mean(name, known, otherwise=f"known: {', '.join(known)}")
+        raise ConfigError(f"score {name!r} is not one that the task evaluates; {hint}")
 
 
 def own_job(path: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from headway.checkpoints import save_text
 from headway.printable import printable
 
 if TYPE_CHECKING:
+    from headway.baselines import Baseline
     from headway.bundle import Bundle
     from headway.data.dataset import Dataset
     from headway.data.report import Report
@@ -29,6 +31,7 @@ def write_card(
     data: Dataset,
     cut: list[str],
     warnings: list[str],
+    beside: Sequence[Baseline] = (),
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())
     signature = bundle.task.signature() if bundle.task is not None else ""
@@ -51,9 +54,9 @@ def write_card(
         "",
         "## Scores on the held-out examples",
         "",
-        "| score | value |",
-        "|---|---|",
-        *[f"| {plain(name)} | {value:.4f} |" for name, value in scores.items()],
+        " | ".join(["| score", "value", *(f"{plain(each.name)}{_noted(each)}" for each in beside)]) + " |",
+        "|---|---|" + "---|" * len(beside),
+        *[_score_line(name, value, beside) for name, value in scores.items()],
         *(["", f"Signature: `{signature}`"] if signature else []),
         *[line for warning in warnings for line in ("", f"**Warning:** {plain(warning)}.")],
         "",
@@ -67,6 +70,15 @@ def write_card(
         "",
     ]
     save_text(folder / "README.md", "\n".join(lines))
+
+
+def _noted(baseline: Baseline) -> str:
+    return f" ({plain(baseline.note)})" if baseline.note else ""
+
+
+def _score_line(name: str, value: float, beside: Sequence[Baseline]) -> str:
+    others = [f"{each.scores[name]:.4f}" if name in each.scores else "" for each in beside]
+    return " | ".join([f"| {plain(name)}", f"{value:.4f}", *others]) + " |"
 
 
 def plain(text: str) -> str:

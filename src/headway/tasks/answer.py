@@ -41,6 +41,7 @@ MARKS = ("context", "span")  # of a window: [first, end) of the context's tokens
 class Answer(Task):
     name: ClassVar[str] = "answer"
     builtin: ClassVar[Builtin] = PASSAGES
+    budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
     metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("question", "context")

@@ -53,6 +53,7 @@ class Predictions:
 @dataclass
 class Classification(Task):
     metric: ClassVar[str] = "accuracy"
+    tokens_at_once: ClassVar[int | None] = None  # of one forward pass, with padding
     rows_at_once: ClassVar[int] = 0  # evaluated together; 0: all, batched by length
 
     labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
@@ -100,7 +101,7 @@ class Classification(Task):
         def work(batch: Sequence[Example]) -> list[Tensor]:
             return list(logits_of(model, self.batch(batch, model)).float().cpu())
 
-        rows = map_by_length(examples, work, length=self.length, size=BATCH)
+        rows = map_by_length(examples, work, length=self.length, size=BATCH, tokens=self.tokens_at_once)
         return torch.stack(rows) if rows else torch.zeros(0, self.target.outputs)
 
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:

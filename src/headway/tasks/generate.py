@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.builtin.pool import Builtin
@@ -29,6 +30,9 @@ from headway.tasks.distributed import distributed_map
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
 from headway.tasks.permutation import permutation_loss, permuted
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array
+from headway.tasks.text_baselines import ngram_model
+
+ORDER = 5  # tokens of the n-grams of the baseline
 
 
 @dataclass
@@ -152,6 +156,15 @@ class Generate(Task):
 
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         return "every token equally likely", math.log(len(self.tokenizer))
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        texts = (self.ids_of(row) for row in train())
+        model, note = ngram_model(texts, vocab=len(self.tokenizer), order=ORDER)
+        ids = np.concatenate([np.zeros(0, np.int64), *(np.asarray(self.ids_of(row), np.int64) for row in rows)])
+        losses = model.losses(ids)
+        size = sum(len(row.fields["text"].encode()) for row in rows)
+        scores = {"loss": float(losses.mean()), "bits_per_byte": float(losses.sum()) / math.log(2) / max(size, 1)}
+        return Baseline(f"an interpolated {ORDER}-gram model", scores, note=note) if len(losses) else None
 
     @torch.no_grad()
     def text_loss(self, model: Model, ids: Sequence[int], *, rows: int = 16) -> tuple[float, int]:

@@ -4,11 +4,14 @@ first sentence of the text."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headway.baselines import Baseline
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.reports import REPORTS
+from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.tasks import scores
 from headway.tasks.translate import Translate
@@ -29,9 +32,17 @@ class Summarize(Translate):
         return {**super().generation_options(), "no_repeat_ngram": self.no_repeat_ngram}
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
-        references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]
+        references = _references(rows)
         lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], references)
         return {**scores.rouge(found, references), **{f"lead_{name}": value for name, value in lead.items()}}
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], _references(rows))
+        return Baseline("the first sentence of the text (lead-1)", lead)
+
+
+def _references(rows: Sequence[Row]) -> list[list[str]]:
+    return [row.fields.get("targets") or [row.fields["target"]] for row in rows]
 
 
 def first_sentence(text: str) -> str:

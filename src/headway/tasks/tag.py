@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.entities import ENTITIES
 from headway.data.builtin.pool import Builtin
@@ -32,6 +33,7 @@ from headway.tasks.distributed import map_by_length
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
 from headway.tasks.targets import label_index
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.text_baselines import frequent_tag_baseline
 from headway.tasks.text_pairs import Frame, require_text_encoder
 from headway.tasks.windows import Window, windows
 
@@ -49,6 +51,7 @@ class Reading(NamedTuple):
 class Tag(Task):
     name: ClassVar[str] = "tag"
     builtin: ClassVar[Builtin] = ENTITIES
+    budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("words", "tags")
     metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("words",)
@@ -208,6 +211,9 @@ class Tag(Task):
             "loss": float(torch.stack(losses).mean()),
             **({"unread": float(unread)} if unread else {}),
         }
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        return frequent_tag_baseline(train(), [row for row in rows if row.fields["words"]])
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([row.fields["words"] for row in rows], special=False)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.check import Checker
@@ -38,6 +39,7 @@ from headway.validation import from_dict
 Example = dict[str, Any]  # arrays of any rank, and bytes: what a store takes
 PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options
 IGNORE = -100  # a target that is left out of the loss
+LOWER_IS_BETTER = frozenset({"loss", "perplexity", "bits_per_byte", "mae", "wer", "cer", "wer_normalized"})  # scores
 MAX_OPTION = 10**9  # largest number an option may have in headway.json
 
 
@@ -71,6 +73,8 @@ class Task(ABC):
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
+    budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
+    least_batch: ClassVar[int] = 4  # that they may choose
     own_job: ClassVar[str] = ""  # module.function in `headway.jobs` that trains it in place of the one loop
 
     generation_defaults = GenerationDefaults()  # of the model's files; not an option
@@ -263,10 +267,19 @@ class Task(ABC):
         """The scores of a training run: as `evaluate`, by a fast search where text is generated."""
         return self.evaluate(model, rows)
 
+    def is_better_higher(self, score: str) -> bool:
+        """Whether higher values of one of the scores of `evaluate` are better: not those of losses and error rates."""
+        return score not in LOWER_IS_BETTER
+
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         """What a prediction that ignores its input is, in words, and its value of `metric` where `scores` were found;
         None if it has none."""
         return ("an answer that is never right", 0.0) if self.higher_is_better else None
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        """A cheap classic model that is fitted to the training rows within seconds, and its scores on the held-out
+        `rows`; None if the task has none."""
+        return None
 
     def search(self, model: Model, **options: Any) -> str:
         """How `evaluate` generates text under these options, in words; empty for a task that generates none."""

@@ -3,6 +3,7 @@ base of `summarize`, which has other limits and scores."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.baselines import Baseline
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.dates import DATES
 from headway.data.builtin.pool import Builtin
@@ -36,6 +38,7 @@ FORCING = 3  # what a further draw of an example is for
 class Translate(Task):
     name: ClassVar[str] = "translate"
     builtin: ClassVar[Builtin] = DATES
+    budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("source", "target")
     metric: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2
@@ -210,6 +213,14 @@ class Translate(Task):
 
     def text_scores(self, found: list[str], rows: list[Row]) -> dict[str, float]:
         return scores.translation(found, [_references(row) for row in rows])
+
+    def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
+        """The better of the source itself and the most frequent target."""
+        (frequent, _), *_ = Counter(row.fields["target"] for row in train()).most_common(1)
+        guesses = {"copying the source": [row.fields["source"] for row in rows]}
+        guesses["always the most frequent target"] = [frequent] * len(rows)
+        found = [Baseline(name, self.text_scores(texts, list(rows))) for name, texts in guesses.items()]
+        return max(found, key=lambda each: each.scores[self.metric])
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         texts = [(self.prefix + row.fields["source"], row.fields["target"]) for row in rows]

@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
+.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,19 +32,28 @@ browser:  ## Chromium, in which the pages are tested; from apt, where there is o
 demo: install  ## a first tour: train, run and look inside a tiny model
 	$(VENV)/bin/headway demo
 
-# Tracing slows tests that hold a time limit, so coverage is measured in a short run of its own; `make coverage` measures all.
+docs: install  ## the documentation site in build/site, with every link checked; installs mkdocs-material
+	$(PIP_INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@! grep -rlE '(src|href)="(https?:)?//[^"]*\.(js|css|woff2?|png|svg)"|fonts\.g' build/site --include='*.html' --include='*.css' \
+	|| { echo "these pages load something from another host"; exit 1; }
+	@echo "build/site/index.html"
+
+# Two processes. Each runs the tests of a file one after the other (worksteal), so that they share the file's fixtures.
+PYTEST := $(RUN) -m pytest -n 2 --dist worksteal -q
+# Tracing slows tests, so that coverage is measured of the core by its own tests only; `make coverage` measures all.
 UNITS := layers models preprocess
 
 test: install  ## every test but those marked slow, on two processes; prints the line coverage of the core's own tests
-	$(RUN) -m pytest -n 2 -q -m "not slow" --durations=10
-	@$(RUN) -m pytest -n 2 -q -m "not slow" $(addprefix tests/,$(UNITS)) $(addprefix --cov=headway.,$(UNITS)) --cov-report= >/dev/null
+	$(PYTEST) -m "not slow" --durations=10 $(addprefix --ignore=tests/,$(UNITS))
+	$(PYTEST) -m "not slow" $(addprefix tests/,$(UNITS)) $(addprefix --cov=headway.,$(UNITS)) --cov-report=
 	@$(RUN) -m coverage report --format=total --include='*/headway/layers/*,*/headway/models/*,*/headway/preprocess/*' | sed 's/.*/line coverage of $(UNITS) by their own tests: &%/'
 
 test-slow: install  ## the tests marked slow: full parity grids, fuzzing budgets, two hosts; run before a release
-	$(RUN) -m pytest -n 2 -q -m slow --durations=10
+	$(PYTEST) -m slow --durations=10
 
 coverage: install  ## line coverage by every case of every test that is not slow, file by file
-	$(RUN) -m pytest -n 2 -q -m "not slow" --cov --cov-report=term
+	$(PYTEST) -m "not slow" --cov --cov-report=term
 
 lint: install  ## style, types and which package may import which
 	$(VENV)/bin/ruff check .
@@ -67,7 +76,7 @@ parity: install  ## our numbers against the reference library's, as the table in
 REAL := $(or $(HEADWAY_REAL_DATA),../shared)
 
 real: install  ## tests on real data (HEADWAY_REAL_DATA, or ../shared)
-	$(RUN) -m pytest -n 2 -q tests/real
+	$(PYTEST) tests/real
 
 TORTURE_MINUTES ?= 20
 

@@ -1,4 +1,4 @@
-"""One registry of tasks: help, README, built-in data and errors follow it."""
+"""One registry of tasks: help, documentation, built-in data and errors follow it."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from headway.cli import app
 from headway.errors import ConfigError, closest, did_you_mean
 from headway.tasks import TASKS, find
 
-README = Path(__file__).parents[2] / "README.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_every_entry_names_its_class_and_has_data() -> None:
@@ -22,12 +22,13 @@ def test_every_entry_names_its_class_and_has_data() -> None:
         assert set(kind.fields) <= kind.builtin.rows(size=1)[0].fields.keys()
 
 
-def test_help_and_readme_list_every_task() -> None:
+def test_help_and_documentation_list_every_task() -> None:
     shown = " ".join(CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout.split())
-    readme = README.read_text(encoding="utf-8")
+    table = (DOCS / "index.md").read_text(encoding="utf-8")
     for name, entry in TASKS.items():
         assert f"{name}: {entry.summary}" in shown
-        assert re.search(rf"^\|[^|]*`{name}`", readme, re.MULTILINE), f"README: the table of tasks lacks {name}"
+        assert re.search(rf"^\|[^|]*`{name}`", table, re.MULTILINE), f"docs/index.md: the table of tasks lacks {name}"
+        assert (DOCS / "tutorials" / f"{name}.md").is_file(), f"no tutorial of {name}"
 
 
 def test_an_unknown_task_gets_a_suggestion_or_the_list() -> None:

@@ -12,30 +12,26 @@ import torch
 from sacrebleu.metrics import BLEU
 from support.commands import headway
 
-from headway.data.row import Row
 from headway.errors import ConfigError
 from headway.jobs.compare import check_models
 from headway.jobs.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
 from headway.jobs.compare_page import page
-from headway.jobs.compare_scores import Counts, _ngrams, bleu, by_length, standings
+from headway.jobs.compare_scores import standings
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder, recurrent_decoder
+from headway.tasks.counts import Counts, bleu, by_length, ngram_counts
 
 SIZE = Size(width=16, layers=2, heads=2, dropout=0.0)
 FOUND = ["the cat sat on the mat", "a dog", "it rains in the old town", "no"]
 WANTED = ["the cat sat on a mat", "the dog barked", "it rains in the town", "yes"]
 
 
-def rows() -> list[Row]:
-    return [Row({"target": text}, f"x:{number}") for number, text in enumerate(WANTED, 1)]
-
-
 def test_bleu_of_sums_is_that_of_the_corpus() -> None:
-    values = _ngrams(FOUND, rows())
+    values = ngram_counts(FOUND, [[text] for text in WANTED])
     wanted = BLEU().corpus_score(FOUND, [WANTED]).score
     assert bleu(values.sum(0)[None].astype(float))[0] == pytest.approx(wanted, abs=1e-9)
-    poor = _ngrams(["x y", "z"], rows()[:2])
+    poor = ngram_counts(["x y", "z"], [[text] for text in WANTED[:2]])
     assert bleu(poor.sum(0)[None].astype(float))[0] == pytest.approx(
         BLEU().corpus_score(["x y", "z"], [WANTED[:2]]).score
     )

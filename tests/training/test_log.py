@@ -101,18 +101,19 @@ def test_plain_lines_at_intervals(capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_a_live_line_on_a_terminal(monkeypatch, capsys):
+def test_a_live_view_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     line = ProgressLine()
     status = Status(nn.Identity(), step=1, steps=4, elapsed=1.0)
     line.on_start(status)
-    assert line.bar is not None
+    assert line.live is not None
     line.on_log(status, {"loss": 2.5})
     line.on_step(status)
-    line.bar.refresh()
+    line.live.refresh()
     line.on_end(status)
-    assert "step 1/4  loss 2.5000  0:03 left" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "25%  step 1/4  0:03 left" in out and "loss 2.5000" in out
 
 
 def test_format_seconds():

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from headway.cli import chat, compare, convert, demo, estimate, explain, inference, serve, training, verify  # noqa: F401 – they register commands
+from headway.cli import chat, compare, convert, demo, estimate, explain, inference, runs, serve, training, verify  # noqa: F401 – they register commands
 from headway.cli.app import app
 from headway.cli.options import note
 from headway.errors import HeadwayError

@@ -48,8 +48,9 @@ def evaluate(
     data: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[DATA]",
-            help="A file or folder; two parallel files for translate (default: the run's held-out part).",
+            metavar="[MODEL…] [DATA]",
+            help="More model folders, to compare with the first on the same examples; then a file or folder; two "
+            "parallel files for translate (default: the run's held-out part).",
         ),
     ] = None,
     judge: Annotated[
@@ -64,7 +65,10 @@ def evaluate(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Folder for a report: scores of each label, confusion matrix, worst mistakes (classifiers)."),
+        typer.Option(
+            help="Folder for a report: one page with scores by class and length, confusion matrix, calibration and the "
+            "worst mistakes, and the same as files."
+        ),
     ] = None,
     weights: Weights = None,
     as_json: AsJson = False,
@@ -72,20 +76,30 @@ def evaluate(
     reading: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
-    """Score MODEL on DATA (default: the held-out part of its own run) with the metrics of its task."""
+    """Score MODEL on DATA (default: the held-out part of its own run) with the metrics of its task. Given several
+    models: the difference of their scores, with its uncertainty (paired bootstrap)."""
     from headway.bundle import load
     from headway.jobs.inference import distributed, evaluation
+    from headway.jobs.paired import compare_models, split_models
 
+    models, files = split_models(model, data or [])
+    alone = [name for name, value in {"judge": judge, "reference": reference, "report": report}.items() if value]
+    if len(models) > 1 and alone:
+        raise InputError(f"--{alone[0]} is for the evaluation of one model; {len(models)} are given")
+    found: Any
     with distributed() as world:
-        if world.is_main:
-            note_unfinished(model)
-        found = evaluation(
-            load(model, weights=weights), data, judge=judge, reference=reference, report=report, say=note, **reading,
-            **generation,
-        )  # fmt: skip
+        for each in models if world.is_main else ():
+            note_unfinished(each)
+        if len(models) > 1:
+            found = compare_models(models, files, weights=weights, **reading, **generation)
+        else:
+            found = evaluation(
+                load(model, weights=weights), files, judge=judge, reference=reference, report=report, say=note,
+                **reading, **generation,
+            )  # fmt: skip
     if not world.is_main:
         return
-    note_truncation(found.truncated)
+    note_truncation(getattr(found, "truncated", []))
     if as_json:
         say_json(found.to_dict())
     else:
@@ -110,8 +124,9 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="draw: file for the pictures (default: picture.png). detect: file for the picture with its boxes; of "
-            "several pictures, a folder."
+            help="File for the predictions beside the columns of the inputs: .csv, .jsonl or .parquet. draw: file for "
+            "the pictures (default: picture.png). detect: also a file for the picture with its boxes; of several "
+            "pictures, a folder."
         ),
     ] = None,
     picture: Annotated[
@@ -172,16 +187,19 @@ def predict_all(
     """Runs in every process of `world`; the main one reads the inputs and prints the answers."""
     from headway import jobs
     from headway.bundle import load
+    from headway.cli.predictions_table import is_predictions_file, write_table
 
     if world.is_main:
         note_unfinished(model)
     bundle = load(model, weights=weights)
-    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))
     task, generates = bundle.find_task(), jobs.generates(bundle)
     applicable = TEXT_OPTIONS if generates else ("n", *task.run_options)
     if not_applicable := [name.replace("_", "-") for name in options if name not in applicable]:
         does = "draw" if generates else "sample text" if task.transcribes else "generate text"
         raise InputError(f"task {task.name} does not {does}, so --{not_applicable[0]} does not apply")
+    if out is not None and is_predictions_file(out) and not task.draws:
+        return write_table(bundle, world, inputs, file=file, out=out, reading=reading, options=options)
+    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))
     if task.draws:
         return draw_all(bundle, world, texts, out=out, as_json=as_json, options=options)
     marked = None
@@ -191,7 +209,7 @@ def predict_all(
         texts = [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
         marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
     elif out is not None and not task.finds_boxes:
-        raise InputError(f"--out is for pictures; task {task.name} gives text: write it to a file by > {out}")
+        raise InputError(f"--out {out}: give a file with the suffix .csv, .jsonl or .parquet")
     if task.transcribes:
         return transcribe_all(bundle, world, texts, as_json=as_json, options=options)
     if generates:

@@ -3,56 +3,23 @@ examples, so examples (and seeds) can be drawn again with replacement (paired bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from headway.data.row import Row
 from headway.models.protocol import Model
+from headway.tasks.counts import LOWER_IS_BETTER, Counts, by_length, ngram_counts, word_lengths
 from headway.tasks.entities import entities
 from headway.tasks.generate import Generate
 from headway.tasks.task import Task
 
+__all__ = ["LOWER_IS_BETTER", "Counts", "Difference", "by_length", "count", "difference", "standings"]
+
 DRAWS = 1000
 CERTAIN = 0.975  # share of draws in which one model is better
 PIECES = 100  # of the held-out text of a language model
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the score of one run is computed from."""
-
-    values: np.ndarray  # (example, count): their sums give the score
-    lengths: np.ndarray  # (example,): words of the input
-    kind: str  # of the score: bleu, f1, accuracy, loss
-    texts: list[str]  # the predictions, where they are texts
-
-    def score(self, drawn: np.ndarray | None = None) -> np.ndarray:
-        """Of all examples, or (draw,) of each row of indices (draw, example)."""
-        sums = self.values.sum(0)[None] if drawn is None else self.values[drawn].sum(1)  # (draw, count)
-        return SCORES[self.kind](sums.astype(np.float64))
-
-
-def bleu(sums: np.ndarray) -> np.ndarray:
-    """sacreBLEU's formula, from matches and totals of one to four words, and both lengths."""
-    found, total, length, reference = sums[:, :4], sums[:, 4:8], sums[:, 8], sums[:, 9]
-    halvings = np.cumsum(found == 0, axis=1)  # smoothing "exp": the n-th order without a match counts 1/2ⁿ
-    precision = np.where(found > 0, found, 0.5**halvings) / np.maximum(total, 1)
-    known = (total > 0).all(1) & (found.sum(1) > 0)
-    brevity = np.minimum(1.0, np.exp(1 - reference / np.maximum(length, 1)))
-    return np.where(known, 100 * brevity * np.exp(np.log(np.maximum(precision, 1e-300)).mean(1)), 0.0)
-
-
-SCORES = {
-    "bleu": bleu,
-    "f1": lambda sums: 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1),
-    "accuracy": lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1),
-    "loss": lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1),
-}
-LOWER_IS_BETTER = ("loss",)
 
 
 def count(task: Task, model: Model, rows: Sequence[Row]) -> Counts:
@@ -63,25 +30,16 @@ def count(task: Task, model: Model, rows: Sequence[Row]) -> Counts:
     found = task.predict(model, inputs, **({"beams": 1} if task.generates else {}))
     if task.name == "classify":
         right = [[one["label"] == row.fields["label"], 1] for one, row in zip(found, rows, strict=True)]
-        return Counts(np.array(right), _lengths(inputs), "accuracy", [])
+        return Counts(np.array(right), word_lengths(inputs), "accuracy", [])
     if task.name == "tag":
         pairs = [
             (set(entities(one["tags"])), set(entities(row.fields["tags"])))
             for one, row in zip(found, rows, strict=True)
         ]
         values = [[len(own & wanted), len(own), len(wanted)] for own, wanted in pairs]
-        return Counts(np.array(values), _lengths([" ".join(row.fields["words"]) for row in rows]), "f1", [])
-    return Counts(_ngrams(found, rows), _lengths(inputs), "bleu", found)
-
-
-def _ngrams(found: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
-    from sacrebleu.metrics import BLEU
-
-    metric, out = BLEU(effective_order=True), []
-    for text, row in zip(found, rows, strict=True):
-        one = metric.sentence_score(text, row.fields.get("targets") or [row.fields["target"]])
-        out.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
-    return np.array(out)
+        return Counts(np.array(values), word_lengths([" ".join(row.fields["words"]) for row in rows]), "f1", [])
+    references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]
+    return Counts(ngram_counts(found, references), word_lengths(inputs), "bleu", found)
 
 
 def _pieces(task: Generate, model: Model, rows: Sequence[Row]) -> Counts:
@@ -90,10 +48,6 @@ def _pieces(task: Generate, model: Model, rows: Sequence[Row]) -> Counts:
     pieces = [ids[at : at + size] for at in range(0, len(ids) - 1, size)]
     values = [task.text_loss(model, piece, rows=1) for piece in pieces if len(piece) > 1]
     return Counts(np.array(values), np.full(len(values), size), "loss", [])
-
-
-def _lengths(inputs: Sequence[Any]) -> np.ndarray:
-    return np.array([len(str(value).split()) for value in inputs])
 
 
 @dataclass(frozen=True)
@@ -133,15 +87,43 @@ def standings(runs: dict[str, list[Counts]], *, seed: int = 0) -> tuple[list[Sta
     return out, f"{best.name} is better than every other model here in at least {CERTAIN:.1%} of the draws."
 
 
-def by_length(counts: Sequence[Counts], *, bins: int = 4) -> list[tuple[str, float, int]]:
-    """(lengths of the input, mean score over the seeds, examples) for quarters of the examples, by length."""
-    lengths = counts[0].lengths
-    edges = np.unique(np.percentile(lengths, np.linspace(0, 100, bins + 1)).round().astype(int))
-    out = []
-    for low, high in pairwise(edges):
-        last = high == edges[-1]
-        chosen = np.nonzero((lengths >= low) & ((lengths <= high) if last else (lengths < high)))[0]
-        if len(chosen):
-            value = np.mean([one.score(chosen[None])[0] for one in counts])
-            out.append((f"{low}–{high if last else high - 1}", float(value), len(chosen)))
-    return out
+@dataclass(frozen=True)
+class Difference:
+    """The second of two evaluations of the same examples, minus the first."""
+
+    first: float
+    second: float
+    low: float  # 95% interval of the difference
+    high: float
+    p: float  # share of the draws in which the difference has the other sign or is 0, times two (two-sided)
+    lower_is_better: bool
+
+    @property
+    def value(self) -> float:
+        return self.second - self.first
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def second_is_better(self) -> bool:
+        return (self.value < 0) == self.lower_is_better
+
+
+def difference(first: Counts, second: Counts, *, seed: int = 0) -> Difference:
+    """Paired bootstrap: the same examples are drawn for both. The same seed gives the same draws."""
+    if first.kind != second.kind or len(first.values) != len(second.values):
+        raise ValueError("the evaluations are not of the same examples by the same score")
+    size = len(first.values)
+
+    def drawn() -> Iterator[np.ndarray]:  # one draw at a time: all of them may not fit into memory
+        random = np.random.default_rng(seed)
+        return (random.integers(0, size, size) for _ in range(DRAWS))
+
+    found = second.score(drawn()) - first.score(drawn())  # (draw,)
+    low, high = np.percentile(found, [2.5, 97.5])
+    p = min(1.0, 2 * min(float((found <= 0).mean()), float((found >= 0).mean())))
+    one, other = float(first.score()[0]), float(second.score()[0])
+    return Difference(one, other, float(low), float(high), max(p, 1 / DRAWS), first.kind in LOWER_IS_BETTER)

@@ -24,8 +24,10 @@ from headway.jobs.columns import Columns, columns_for
 from headway.jobs.run_folder import PLAN, Paths, listed, run_file
 from headway.printable import printable, printable_json
 from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
+from headway.tasks.evaluated import Evaluated
 from headway.tasks.task import Task
 
+PAGE = "report.html"  # in the folder of a report
 CHUNK = 64  # inputs of one call of the task
 FEW = 6  # numbers of a vector that are shown
 
@@ -76,13 +78,18 @@ class Evaluation:
         facts |= {"labels": self.by_label, "report": self.report}
         return {**self.scores, **{name: value for name, value in facts.items() if value}}
 
-    def lines(self) -> list[str]:
-        count = f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
-        lines = [*score_lines(self.scores), ", ".join(filter(None, [f"on {count} of {self.data}", self.search]))]
-        if self.by_label is not None:
-            from headway.jobs.report import label_lines
+    @property
+    def count(self) -> str:
+        return f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
 
-            lines += ["", *label_lines(self.by_label), "", f"report in {self.report}"]
+    def lines(self) -> list[str]:
+        lines = [*score_lines(self.scores), ", ".join(filter(None, [f"on {self.count} of {self.data}", self.search]))]
+        if self.by_label is not None:
+            from headway.jobs.report import class_lines
+
+            lines += ["", *class_lines(self.by_label)]
+        if self.report:
+            lines += ["", f"report in {Path(self.report) / PAGE}"]
         return lines
 
 
@@ -115,11 +122,13 @@ def evaluation(
             counts["characters"] += len(row.fields["text"]) if row.fields.get("running") else 0
             yield row
 
+    evaluated = None
     with task.count_truncation() as counter:
         if report is not None:
-            scores, labels = _reported(task.predictions(bundle.model, counted()), Path(report))
+            evaluated = task.predictions(bundle.model, counted(), **options)
+            scores = evaluated.scores()
         else:
-            scores, labels = task.evaluate(bundle.model, counted(), **options), None
+            scores = task.evaluate(bundle.model, counted(), **options)
         if task.draws:
             from headway.jobs.judges import picture_scores
 
@@ -127,19 +136,24 @@ def evaluation(
         elif judge is not None:
             raise InputError(f"judge is for tasks that draw; task {task.name} does not")
     require_finite(scores)
-    return Evaluation(
-        scores, **counts, data=name, search=search, truncated=counter.summary(), by_label=labels,
-        report=str(report or ""),
+    found = Evaluation(
+        scores, **counts, data=name, search=search, truncated=counter.summary(), report=str(report or ""),
+        by_label=(evaluated.by_class() or None) if evaluated is not None else None,
     )  # fmt: skip
+    if evaluated is not None and is_first_rank():
+        _write_report(evaluated, found, bundle)
+    return found
 
 
-def _reported(predictions: Any, folder: Path) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Scores, overall and of each label, after the main process has written the report."""
-    from headway.jobs.report import by_label, write_report
+def _write_report(evaluated: Evaluated, found: Evaluation, bundle: Bundle) -> None:
+    from headway.jobs.report import Facts, write_report
 
-    if is_first_rank():
-        write_report(predictions, folder)
-    return predictions.scores(), by_label(predictions)
+    task = bundle.find_task()
+    facts = Facts(
+        model=bundle.folder.name if bundle.folder is not None else "a model", task=task.name, data=found.data,
+        examples=found.count, search=found.search, signature=task.signature(), notes=found.truncated,
+    )  # fmt: skip
+    write_report(evaluated, Path(found.report), facts)
 
 
 def require_finite(scores: Mapping[str, float]) -> None:

@@ -1,10 +1,13 @@
-"""The report of an evaluation of a classifier: scores of each label, the confusion matrix, and the worst mistakes."""
+"""The report of an evaluation: one page, and the same as files for other programs. It is written from `Evaluated`,
+which every task returns, and knows no task."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,107 +15,113 @@ import numpy as np
 
 from headway.checkpoints import save_json, save_text
 from headway.inspect.pictures import draw_confusion, draw_mistakes
+from headway.jobs.inference import PAGE
 from headway.preprocess.image import open_image
-from headway.tasks.classification import Predictions
+from headway.tasks.evaluated import ClassScores, Evaluated, Judged
 
 SCORES, CONFUSION, MISTAKES = "scores.json", "confusion", "mistakes"
 SHEET = 36  # pictures on the sheet of mistakes
 THUMBNAIL = 160  # pixels
-MOST_LABELS = 40  # in the picture of the confusion matrix
+MOST_LABELS = 40  # in the picture and in the table of the confusion matrix
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 CSV_START = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run as a formula
 
 
-def by_label(predictions: Predictions) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and the number of examples of each label; 0 where a label is never predicted."""
-    counts = predictions.confusion()
-    right, wanted, found = counts.diagonal(), counts.sum(1), counts.sum(0)
-    return {
-        label: {
-            "precision": float(right[i] / max(found[i], 1)),
-            "recall": float(right[i] / max(wanted[i], 1)),
-            "f1": float(2 * right[i] / max(found[i] + wanted[i], 1)),
-            "examples": int(wanted[i]),
-        }
-        for i, label in enumerate(predictions.labels)
-    }
+@dataclass(frozen=True)
+class Facts:
+    """What was evaluated, and how."""
+
+    model: str = "a model"
+    task: str = ""
+    data: str = ""
+    examples: str = ""  # how many of what, in words
+    search: str = ""  # empty: no text was generated
+    signature: str = ""  # of the scores
+    notes: list[str] = field(default_factory=list)  # truncation
 
 
-def label_lines(scores: dict[str, dict[str, float]]) -> list[str]:
-    """As a table for the terminal."""
-    width = max((len(repr(label)) for label in scores), default=0)
-    lines = [f"{'':<{width}}  precision  recall      F1  examples"]
+def class_lines(scores: ClassScores) -> list[str]:
+    """Scores of each class as a table for the terminal."""
+    width = max((len(repr(name)) for name in scores), default=0)
+    columns = list(next(iter(scores.values())))
+    titles = ["F1" if name == "f1" else name for name in columns]
+    lines = [f"{'':<{width}}" + "".join(f"{title:>{max(len(title) + 2, 9)}}" for title in titles)]
     for label, found in scores.items():
-        shares = f"{found['precision']:9.3f}  {found['recall']:6.3f}  {found['f1']:6.3f}"
-        lines.append(f"{label!r:<{width}}  {shares}  {found['examples']:8,}")
+        cells = [f"{value:,}" if isinstance(value, int) else f"{value:.3f}" for value in found.values()]
+        row = "".join(f"{cell:>{max(len(title) + 2, 9)}}" for cell, title in zip(cells, titles, strict=True))
+        lines.append(f"{label!r:<{width}}{row}")
     return lines
 
 
-def write_report(predictions: Predictions, folder: Path) -> list[str]:
-    """Writes the files and returns their names: scores.json, confusion.csv and .png, mistakes.csv and, of pictures,
-    mistakes.png."""
-    save_json(folder / SCORES, {**predictions.scores(), "labels": by_label(predictions)})
-    counts = predictions.confusion()
-    labels = predictions.labels
-    header = ["label, then predicted label", *labels]
-    _write_csv(
-        folder / f"{CONFUSION}.csv",
-        [header, *([label, *row] for label, row in zip(labels, counts.tolist(), strict=True))],
-    )
-    shown = _most_confused(counts)
-    title = f"the {len(shown)} labels with the most mistakes of {len(labels)}" if len(shown) < len(labels) else ""
-    names = [labels[i] for i in shown]
-    draw_confusion(counts[np.ix_(shown, shown)], labels=names, path=folder / f"{CONFUSION}.png", title=title)
-    worst = worst_mistakes(predictions)
-    _write_csv(
-        folder / f"{MISTAKES}.csv",
-        [["where", "label", "predicted", "probability", "probability of the label"], *(each.cells() for each in worst)],
-    )
-    written = [SCORES, f"{CONFUSION}.csv", f"{CONFUSION}.png", f"{MISTAKES}.csv"]
+def write_report(evaluated: Evaluated, folder: Path, facts: Facts | None = None) -> list[str]:
+    """Writes the files and returns their names: report.html and scores.json; where there are single examples,
+    mistakes.csv and, of pictures, mistakes.png; of one label of several, confusion.csv and .png."""
+    from headway.jobs.report_page import report_page
+
+    classes, worst = evaluated.by_class(), evaluated.worst()
+    save_json(folder / SCORES, {**evaluated.scores(), **({"labels": classes} if classes else {})})
+    written = [SCORES]
+    matrix = evaluated.confusion()
+    if matrix is not None:
+        written += _write_confusion(*matrix, folder)
+    if evaluated.example_score:
+        _write_csv(folder / f"{MISTAKES}.csv", _mistakes(evaluated, worst))
+        written.append(f"{MISTAKES}.csv")
     pictured = [each for each in worst[:SHEET] if "image" in each.row.fields]
     if pictured:
-        pictures, captions = [each.thumbnail() for each in pictured], [each.caption() for each in pictured]
-        draw_mistakes(pictures, captions, path=folder / f"{MISTAKES}.png")
+        captions = [f"{each.wanted} → {each.found}" for each in pictured]
+        draw_mistakes([thumbnail(each) for each in pictured], captions, path=folder / f"{MISTAKES}.png")
         written.append(f"{MISTAKES}.png")
-    return written
+    save_text(folder / PAGE, report_page(evaluated, facts or Facts(), worst=worst))
+    return [PAGE, *written]
 
 
-class Mistake:
-    def __init__(self, predictions: Predictions, at: int, probabilities: np.ndarray) -> None:
-        self.row = predictions.rows[at]
-        self.label = predictions.labels[predictions.wanted[at]]
-        self.predicted = predictions.labels[predictions.found[at]]
-        self.probability = float(probabilities[at].max())
-        self.of_label = float(probabilities[at, predictions.wanted[at]])
-
-    def cells(self) -> list[Any]:
-        return [self.row.where, self.label, self.predicted, f"{self.probability:.4f}", f"{self.of_label:.4f}"]
-
-    def caption(self) -> str:
-        return f"{self.label} → {self.predicted} {self.probability:.0%}"
-
-    def thumbnail(self) -> np.ndarray:
-        picture = open_image(self.row.fields["image"], where=self.row.where).convert("RGB")
-        picture.thumbnail((THUMBNAIL, THUMBNAIL))
-        return np.asarray(picture)
+def _write_confusion(labels: list[str], counts: np.ndarray, folder: Path) -> list[str]:
+    header = ["label, then predicted label", *labels]
+    rows = [[label, *row] for label, row in zip(labels, counts.tolist(), strict=True)]
+    _write_csv(folder / f"{CONFUSION}.csv", [header, *rows])
+    shown, title = most_confused(labels, counts)
+    names = [labels[i] for i in shown]
+    draw_confusion(counts[np.ix_(shown, shown)], labels=names, path=folder / f"{CONFUSION}.png", title=title)
+    return [f"{CONFUSION}.csv", f"{CONFUSION}.png"]
 
 
-def worst_mistakes(predictions: Predictions) -> list[Mistake]:
-    """All wrong predictions; first those in which the label was least probable."""
-    probabilities = predictions.logits.softmax(-1).numpy()
-    wrong = np.nonzero(predictions.found != predictions.wanted)[0]
-    order = np.argsort(probabilities[wrong, predictions.wanted[wrong]], kind="stable")
-    return [Mistake(predictions, int(at), probabilities) for at in wrong[order]]
-
-
-def _most_confused(counts: np.ndarray) -> np.ndarray:
+def most_confused(labels: Sequence[str], counts: np.ndarray) -> tuple[np.ndarray, str]:
+    """The labels with the most mistakes, and which they are in words; empty: all."""
     wrong = counts.sum(0) + counts.sum(1) - 2 * counts.diagonal()
-    return np.sort(np.argsort(-wrong, kind="stable")[:MOST_LABELS])
+    shown = np.sort(np.argsort(-wrong, kind="stable")[:MOST_LABELS])
+    return shown, f"the {len(shown)} labels with the most mistakes of {len(labels)}" if len(shown) < len(labels) else ""
+
+
+def _mistakes(evaluated: Evaluated, worst: Sequence[Judged]) -> list[list[Any]]:
+    parts = list(dict.fromkeys(name for each in worst for name in each.given))
+    header = ["where", "label", "predicted", evaluated.example_score, "detail", *parts]
+    return [header, *(_cells(each, parts) for each in worst)]
+
+
+def _cells(each: Judged, parts: Sequence[str]) -> list[Any]:
+    given = [each.given.get(name, "") for name in parts]
+    return [each.row.where, each.wanted, each.found, f"{each.score:.4f}", each.detail, *given]
+
+
+def thumbnail(each: Judged) -> np.ndarray:
+    """(height, width, 3)"""
+    picture = open_image(each.row.fields["image"], where=each.row.where).convert("RGB")
+    picture.thumbnail((THUMBNAIL, THUMBNAIL))
+    return np.asarray(picture)
+
+
+def safe_cell(value: Any) -> Any:
+    """A cell of a table: a text that a spreadsheet would run as a formula gets an apostrophe in front. A number, though
+    it begins with a sign, is none."""
+    if not isinstance(value, str) or not value.startswith(CSV_START) or NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def _write_csv(path: Path, rows: Sequence[Sequence[Any]]) -> None:
-    """Texts that a spreadsheet would run as formulas are written after an apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     for row in rows:
-        writer.writerow([f"'{cell}" if str(cell).startswith(CSV_START) else cell for cell in row])
+        writer.writerow([safe_cell(cell) for cell in row])
     save_text(path, text.getvalue())

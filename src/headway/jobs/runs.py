@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.checkpoints import TensorFiles
+from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import HeadwayError, InputError
 from headway.files import is_present, open_file
-from headway.jobs.run_folder import PLAN, SCORES, TRAINING, read_run_json, run_file
+from headway.jobs.run_folder import BASELINES, PLAN, SCORES, TRAINING, read_run_json, run_file
 from headway.locks import is_locked
 from headway.training.log import METRICS, Entry, parse_entry
 from headway.training.settings import LENGTHS
@@ -27,6 +28,8 @@ DEEPEST = 4  # levels of folders below the given one in which runs are looked fo
 MOST_BYTES = 2**28  # of a log that is read
 LINE_BYTES = 2**20  # of a line of a log; a longer one is no entry
 TAIL = 2**18  # bytes at the end of a log that tell where a run stands
+
+LOSS = "training loss"  # the name of its curve
 
 State = Literal["running", "finished", "stopped", "dead", "unreadable"]
 
@@ -54,7 +57,7 @@ class RunSummary:
     seconds: float = 0.0  # of training
     scores: dict[str, float] = field(default_factory=dict)  # the last; the first of them is the task's own score
     is_final: bool = False  # whether the scores are of all held-out examples, at the end of the run
-    baseline: dict[str, Any] = field(default_factory=dict)  # as saved by the run: name, value
+    baseline: dict[str, float] = field(default_factory=dict)  # name -> the same score, of cheap models
     updated: float = 0.0  # time of the last change, in seconds since 1970
     problem: str = ""
 
@@ -120,6 +123,7 @@ def _summary(folder: Path, *, updated: float) -> RunSummary:
         logged = _numbers(entry.get("scores")) or logged
     state = run_state(folder)
     is_final = final is not None and state == "finished"
+    scores = _numbers(final) if is_final else logged
     return RunSummary(
         folder,
         state,
@@ -131,8 +135,9 @@ def _summary(folder: Path, *, updated: float) -> RunSummary:
         length={name: value for name, value in _numbers(plan.get("train")).items() if name in LENGTHS and value},
         step=step,
         seconds=seconds,
-        scores=_numbers(final) if is_final else logged,
+        scores=scores,
         is_final=is_final,
+        baseline=_baselines(folder, next(iter(scores), "")) if is_final else {},
         updated=updated,
     )
 
@@ -164,15 +169,19 @@ def log_entries(folder: str | Path, *, last: int | None = None) -> Iterator[Entr
 
 
 def curves(folder: str | Path) -> dict[str, list[tuple[int, float]]]:
-    """(step, value) of the training loss, as "loss", and of each score of the evaluations."""
+    """(step, value) of the training loss and of each score of the evaluations, which is named "held-out …"."""
     out: dict[str, list[tuple[int, float]]] = {}
     for entry in log_entries(folder):
-        values = {"loss": entry.get("loss")} if "scores" not in entry else entry["scores"]
-        for name, value in _numbers(values).items():
-            out.setdefault(name if "scores" not in entry else f"held-out {name}", []).append(
-                (_whole(entry.get("step")), value)
-            )
+        scores = _numbers(entry.get("scores"))
+        values = {f"held-out {name}": value for name, value in scores.items()} if scores else _loss(entry)
+        for name, value in values.items():
+            out.setdefault(name, []).append((_whole(entry.get("step")), value))
     return out
+
+
+def _loss(entry: Entry) -> dict[str, float]:
+    value = entry.get("loss")
+    return {LOSS: value} if value is not None and _is_number(value) else {}
 
 
 def _parameters(folder: Path) -> int | None:
@@ -182,6 +191,14 @@ def _parameters(folder: Path) -> int | None:
     except HeadwayError:
         return None
     return sum(math.prod(files.info(name).shape) for name in files.names)
+
+
+def _baselines(folder: Path, score: str) -> dict[str, float]:
+    """The score of each baseline that the run saved."""
+    path = run_file(folder, BASELINES)
+    found = parse_json(read_bounded(path, inside=folder), path, kind=list) if is_present(path) else []
+    pairs = [(each.get("name"), _numbers(each.get("scores")).get(score)) for each in found if isinstance(each, dict)]
+    return {name: value for name, value in pairs if isinstance(name, str) and value is not None}
 
 
 def _changed(path: Path) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,9 +31,11 @@ from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
 from headway.tasks.distributed import map_by_length
+from headway.tasks.evaluated import Evaluated
 from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
 from headway.tasks.task import Example, Task, pad
 from headway.tasks.text_pairs import require_text_encoder
+from headway.tasks.text_predictions import MeanTexts
 
 MARKS = ("context", "span")  # of a window: [first, end) of the context's tokens; first and last token of the answer
 
@@ -158,9 +161,13 @@ class Answer(Task):
         ranked = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
         return ranked if n > 1 else [answers[0] for answers in ranked]
 
-    @torch.no_grad()
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        return self.predictions(model, rows).scores()
+
+    @torch.no_grad()
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Exact match and F1 as in SQuAD, from 0 to 1, and the mean loss of a window."""
+        self.refuse_options(options)
         rows = list(rows)
         if not rows:
             raise DataError("task answer: there are no questions to evaluate on")
@@ -168,7 +175,10 @@ class Answer(Task):
             found = [one["answer"] for one in self.predict(model, [self.model_input(row) for row in rows])]
         references = [[text for text, _ in row.fields["answers"]] for row in rows]
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
-        return {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
+        scores = {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
+        return MeanTexts(
+            scores, rows, found, references, self.input_fields, "f1", score_of=partial(squad.best, squad.f1)
+        )
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([(row.fields["question"], row.fields["context"]) for row in rows])

@@ -21,33 +21,12 @@ from headway.data.read import Row
 from headway.errors import DataError, InputError
 from headway.models.protocol import Model
 from headway.tasks.distributed import chunks, map_by_length
+from headway.tasks.evaluated import Evaluated
+from headway.tasks.label_predictions import label_predictions
 from headway.tasks.targets import OneLabel, Target
 from headway.tasks.task import Example, Task
 
 BATCH = 64  # inputs of one forward pass
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a model predicts for labelled rows."""
-
-    labels: list[str]
-    rows: list[Row]
-    wanted: np.ndarray  # (row,), indices of labels
-    logits: Tensor  # (row, label)
-
-    @property
-    def found(self) -> np.ndarray:  # (row,)
-        return self.logits.argmax(-1).numpy()
-
-    def scores(self) -> dict[str, float]:
-        return OneLabel(self.labels).scores(self.logits, [np.array([label]) for label in self.wanted])
-
-    def confusion(self) -> np.ndarray:
-        """(label, predicted label) counts."""
-        counts = np.zeros((len(self.labels),) * 2, np.int64)
-        np.add.at(counts, (self.wanted, self.found), 1)
-        return counts
 
 
 @dataclass
@@ -113,12 +92,10 @@ class Classification(Task):
         examples = [self.read(value, where=f"input {number}") for number, value in enumerate(inputs, 1)]
         return self.target.answers(self.logits(model, examples), top=top)
 
-    def predictions(self, model: Model, rows: Iterable[Row]) -> Predictions:
-        if not isinstance(self.target, OneLabel):
-            raise InputError("a report by label needs examples with one label each (task.kind=labels)")
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
+        self.refuse_options(options)
         kept = list(rows)
-        logits, labels = self._predicted(model, kept, strict=True)
-        return Predictions(self.labels, kept, np.concatenate(labels), logits)
+        return label_predictions(self.target, kept, *self._predicted(model, kept, strict=True))
 
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """The scores of the target; a label that the model does not have raises."""

@@ -38,6 +38,8 @@ from headway.tasks.detection_loss import Targets, denoising_loss, detection_loss
 from headway.tasks.detection_scores import MOST, Scored, average_precision
 from headway.tasks.detection_settings import Statistics, choose, statistics
 from headway.tasks.distributed import chunks, distributed_map
+from headway.tasks.evaluated import Evaluated
+from headway.tasks.object_predictions import Boxes
 from headway.tasks.task import Choice, Example, Task
 
 BATCH = 16  # pictures of one forward pass
@@ -280,9 +282,13 @@ class Detect(Task):
             for found in self.detections(model, images, where=names)
         ]
 
-    @torch.no_grad()
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        return self.predictions(model, rows).scores()
+
+    @torch.no_grad()
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """COCO's AP, AP50, AP75, AP50 of each label, and the loss."""
+        self.refuse_options(options)
         rows = list(rows)
         if not rows:
             raise DataError("detect: there are no pictures to evaluate on")
@@ -296,7 +302,8 @@ class Detect(Task):
         scores = average_precision(wanted, found, sizes=sizes, labels=self.labels)
         with self.count_truncation():
             examples = [example for row in rows for example in self.examples(row)]
-        return {**scores, "loss": self.mean_loss(model, examples)}
+        scores["loss"] = self.mean_loss(model, examples)
+        return Boxes(scores, rows, found, wanted, self.labels, self.threshold)
 
 
 def best_queries(logits: Tensor, *, labels: int) -> tuple[Tensor, Tensor, Tensor]:

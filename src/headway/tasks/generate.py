@@ -27,12 +27,15 @@ from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextModel
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
+from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
 from headway.tasks.permutation import permutation_loss, permuted
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array
 from headway.tasks.text_baselines import ngram_model
+from headway.tasks.text_predictions import Pieces
 
 ORDER = 5  # tokens of the n-grams of the baseline
+PIECES, LEAST = 100, 200  # of a text in a report, and characters of a piece at least
 
 
 @dataclass
@@ -153,6 +156,16 @@ class Generate(Task):
             "bits_per_byte": total / math.log(2) / max(size, 1),
             "tokens": float(count),
         }
+
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
+        """With the loss of about PIECES pieces of the text."""
+        self.refuse_options(options)
+        rows = list(rows)
+        size = max(LEAST, sum(len(row.fields["text"]) for row in rows) // PIECES)
+        parts = [Row({**row.fields, "text": row.fields["text"][at : at + size]}, f"{row.where}, character {at + 1:,}")
+                 for row in rows for at in range(0, len(row.fields["text"]), size)]  # fmt: skip
+        bits = [self.text_loss(model, self.ids_of(part))[0] / math.log(2) for part in parts]
+        return Pieces(self.evaluate(model, rows), parts, bits)
 
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         return "every token equally likely", math.log(len(self.tokenizer))

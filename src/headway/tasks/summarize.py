@@ -14,6 +14,8 @@ from headway.data.builtin.reports import REPORTS
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.tasks import scores
+from headway.tasks.evaluated import Evaluated
+from headway.tasks.text_predictions import MeanTexts
 from headway.tasks.translate import Translate
 
 
@@ -39,6 +41,15 @@ class Summarize(Translate):
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], _references(rows))
         return Baseline("the first sentence of the text (lead-1)", lead)
+
+    def evaluated(
+        self, scores: dict[str, float], rows: list[Row], found: list[str], references: list[list[str]]
+    ) -> Evaluated:
+        return MeanTexts(scores, rows, found, references, score_of=rouge1)
+
+
+def rouge1(found: str, references: list[str]) -> float:
+    return scores.rouge([found], [references])["rouge1"]
 
 
 def _references(rows: Sequence[Row]) -> list[list[str]]:

@@ -31,6 +31,8 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.classification import logits_of
 from headway.tasks.distributed import map_by_length
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
+from headway.tasks.evaluated import Evaluated
+from headway.tasks.object_predictions import Tags
 from headway.tasks.targets import label_index
 from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import frequent_tag_baseline
@@ -191,8 +193,12 @@ class Tag(Task):
         return [self.labels[int(found[word].argmax())] if word in found else "O" for word in range(count)]
 
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        return self.predictions(model, rows).scores()
+
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Precision, recall and F1 of entities; accuracy and loss of words; `majority` is the accuracy of the most
         frequent tag. Truncated words count as O, and as `unread`."""
+        self.refuse_options(options)
         rows = [row for row in rows if row.fields["words"]]
         if not rows:
             raise DataError("task tag: there are no examples to evaluate on")
@@ -204,13 +210,14 @@ class Tag(Task):
         flat = [tag for tags in truth for tag in tags]
         right = sum(a == b for a, b in zip((tag for tags in guessed for tag in tags), flat, strict=True))
         unread = len(flat) - len(losses)
-        return {
+        scores = {
             **entity_scores(guessed, truth),
             "accuracy": right / len(flat),
             "majority": Counter(flat).most_common(1)[0][1] / len(flat),
             "loss": float(torch.stack(losses).mean()),
             **({"unread": float(unread)} if unread else {}),
         }
+        return Tags(scores, rows, guessed, truth)
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         return frequent_tag_baseline(train(), [row for row in rows if row.fields["words"]])

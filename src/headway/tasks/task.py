@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, get_type_hints
+from typing import Any, ClassVar, Literal, Self, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from headway.models.recipes import Recipe, Size
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import chunks, distributed_map
+from headway.tasks.evaluated import Evaluated
 from headway.validation import from_dict
 
 Example = dict[str, Any]  # arrays of any rank, and bytes: what a store takes
@@ -259,9 +260,10 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
 
-    def predictions(self, model: Model, rows: Iterable[Row]) -> Any:
-        """What a report of an evaluation is written from: scores and a prediction for every row."""
-        raise InputError(f"task {self.name} has no report; leave --report out")
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
+        """What a report is written from and two models are compared by: scores, and a prediction for every row where
+        the task judges single rows. Takes the options of `evaluate`."""
+        return Evaluated(cast(Any, self).evaluate(model, rows, **options))
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """The scores of a training run: as `evaluate`, by a fast search where text is generated."""

@@ -41,8 +41,10 @@ from headway.tasks import scores, sound_settings
 from headway.tasks.clips import clip_queries
 from headway.tasks.ctc import ctc_loss
 from headway.tasks.distributed import chunks, distributed_map
+from headway.tasks.evaluated import Evaluated
 from headway.tasks.long_form import TEMPERATURES, Decoding, Recording, run_together
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad, without_none
+from headway.tasks.text_predictions import Transcripts
 from headway.tasks.transcripts import OnProgress, OnSegment, Transcript
 from headway.tasks.word_timing import default_heads
 
@@ -310,9 +312,12 @@ class Transcribe(Task):
 
     # --- scores
 
-    def evaluate(
+    def evaluate(self, model: Model, rows: Iterable[Row], **options: Any) -> dict[str, float]:
+        return self.predictions(model, rows, **options).scores()
+
+    def predictions(
         self, model: Model, rows: Iterable[Row], *, beams: int | None = None, quick: bool = False
-    ) -> dict[str, float]:
+    ) -> Evaluated:
         """Word and character error rates, of the texts as they are and without case and punctuation; exact matches;
         loss per token."""
         rows = list(rows)
@@ -329,7 +334,8 @@ class Transcribe(Task):
         examples = [example for row in rows for example in self.examples(row)]
         with torch.no_grad():
             loss = self.mean_loss(model, examples)
-        return {"loss": loss, **scores.recognition(found, wanted)}
+        values = {"loss": loss, **scores.recognition(found, wanted)}
+        return Transcripts(values, rows, found, [[text] for text in wanted], ())
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         return self.evaluate(model, rows, quick=True)

@@ -28,8 +28,10 @@ from headway.models.recipes import Recipe, Size, TextToText
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
+from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
 from headway.tasks.task import IGNORE, Example, Task, ids_array, pad
+from headway.tasks.text_predictions import Texts
 
 FORCING = 3  # what a further draw of an example is for
 
@@ -181,20 +183,29 @@ class Translate(Task):
             "eos_ids": eos_ids,
         }
 
-    @torch.no_grad()
     def evaluate(self, model: Model, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
+        return self.predictions(model, rows, **({} if beams is None else {"beams": beams})).scores()
+
+    @torch.no_grad()
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Loss per token, exact matches, and scores of the text, generated as by `predict`."""
+        self.refuse_options(options, "beams")
         rows = list(rows)
-        options = {} if beams is None else {"beams": beams}
         with self.count_truncation():  # the examples below count the same sources
             found = self.predict(model, [self.model_input(row) for row in rows], **options)
         references = [_references(row) for row in rows]
         exact = sum(a.strip() in [r.strip() for r in refs] for a, refs in zip(found, references, strict=True))
-        return {
+        scores = {
             "loss": self.mean_loss(model, [example for row in rows for example in self.examples(row)]),
             "exact": exact / max(len(rows), 1),
             **self.text_scores(found, rows),
         }
+        return self.evaluated(scores, rows, found, references)
+
+    def evaluated(
+        self, scores: dict[str, float], rows: list[Row], found: list[str], references: list[list[str]]
+    ) -> Evaluated:
+        return Texts(scores, rows, found, references)
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """With the beams of the model's files, else greedy."""

@@ -54,7 +54,7 @@ def shortened(line: str, page: str) -> str:
         return line
     if line.startswith("headway train") and "--steps" in line and "--start" not in line:
         line += " --set model.width=32 --set model.layers=2 --set model.heads=2"
-    if line.startswith("headway compare"):
+    if line.startswith("headway compare "):
         line = (
             re.sub(r"--(models|budget|seeds|each) \S+", "", line)
             + " --models modern --each 1s --set target_limit=8"

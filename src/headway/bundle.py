@@ -24,6 +24,7 @@ from headway.engine import weights as storage
 from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
 from headway.errors import CheckpointError, ConfigError, InputError
+from headway.families import FROM_SCRATCH
 from headway.families import find as family_named
 from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Family, Keys
@@ -33,8 +34,10 @@ from headway.generation.defaults import KEYS as GENERATION_KEYS
 from headway.generation.defaults import GenerationDefaults, read_defaults
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
+from headway.models.dropout_rates import dropout_rates, with_dropout
 from headway.preprocess.processor import Processor
 from headway.printable import printable
+from headway.validation import from_dict
 
 if TYPE_CHECKING:
     from headway.tasks.task import Task
@@ -153,7 +156,8 @@ class Bundle:
 
     def save(self, folder: str | Path) -> Path:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the processor's files. A model that its
-        family's config.json cannot express (with a new kind of head, say) is written in Headway's own dialect."""
+        family's config.json cannot express (with a new kind of head, say) is written in Headway's own dialect; dropout
+        rates that it cannot express are written to headway.json."""
         folder = Path(folder)
         state = self.model.state_dict()
         own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
@@ -166,7 +170,11 @@ class Bundle:
         if self.generation.stored:
             save_json(folder / GENERATION_FILE, dict(self.generation.stored))
         if self.task is not None:
-            save_json(folder / TASK_FILE, {"task": self.task.name, "options": self.task.to_dict()})
+            rates = self._unwritten_rates(kind)
+            save_json(
+                folder / TASK_FILE,
+                {"task": self.task.name, "options": self.task.to_dict(), **({"dropout": rates} if rates else {})},
+            )
         return folder
 
     def set_folder(self, folder: Path, foreign: dict[str, Any]) -> None:
@@ -228,6 +236,7 @@ class Bundle:
             **(self.foreign if kind.name == self.foreign.get("model_type", kind.name) else {}),
             **(named if labels else {}),
             **({"problem_type": problem_type} if problem_type else {}),
+            **(self._special_ids() if kind.name in FROM_SCRATCH.values() and not self.foreign else {}),
             **kind.write(self.config),
             "model_type": kind.name,
             "architectures": [kind.architecture(self.config)],
@@ -239,19 +248,41 @@ class Bundle:
         """The rules between the model's tensor names and those that `save` writes."""
         return rules_of(self._saved_family(), self.config)
 
-    def _saved_family(self) -> Family:
-        """Its own family if that can express the model, otherwise Headway's."""
-        kind = family_named(self.family)
-        return kind if self._reads_back(kind) else family_named("headway")
+    def _special_ids(self) -> dict[str, int | None]:
+        """The ids of special tokens, null where there is none; a config.json without them means those of the published
+        models."""
+        tokenizer = self.processor.tokenizer
+        if tokenizer is None:
+            return {}
+        marks = {"cls_token_id": tokenizer.cls_id, "sep_token_id": tokenizer.sep_id}  # of encoders
+        ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
+        return ids | {key: value for key, value in marks.items() if value is not None}
 
-    def _reads_back(self, kind: Family) -> bool:
-        """Whether the family's config and tensor names would load as this same model."""
+    def _saved_family(self) -> Family:
+        """Its own family, or that of a model from scratch, if that can express the model; otherwise Headway's."""
+        name = self.family
+        if name == "headway" and self.model.inputs == "text":
+            name = FROM_SCRATCH.get(self.model.shape, name)
+        kind = family_named(name)
+        return kind if self._read_back(kind) is not None else family_named("headway")
+
+    def _read_back(self, kind: Family) -> ModelConfig | None:
+        """The config that the family's config.json and tensor names would load as; None if it is another model. The
+        dropout rates may differ if a task is saved too, whose file keeps them."""
         try:
             names = [rule.theirs for rule in expand(rules_of(kind, self.config), tensor_names(self.model))]
             keys = Keys(json.loads(json.dumps(self.config_json(kind))))
-            return kind.infer_from_tensors(kind.read(keys, kind.architecture(self.config)), names) == self.config
+            read = kind.infer_from_tensors(kind.read(keys, kind.architecture(self.config)), names)
+            same = with_dropout(read, dropout_rates(self.config)) if self.task is not None else read
+            return read if same == self.config else None
         except (ConfigError, CheckpointError, KeyError):
-            return False
+            return None
+
+    def _unwritten_rates(self, kind: Family) -> dict[str, float]:
+        """The dropout rates that the family's config.json does not express."""
+        read, rates = self._read_back(kind), dropout_rates(self.config)
+        written = {} if read is None else dropout_rates(read)
+        return {path: rate for path, rate in rates.items() if read is not None and written[path] != rate}
 
 
 def load(
@@ -283,7 +314,7 @@ def load(
     kind = family_named(keys.get("model_type", str))
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
-    config = kind.infer_from_tensors(config, list(tensors))
+    config = with_dropout(kind.infer_from_tensors(config, list(tensors)), _saved_rates(folder))
     if layer_count(config) > len(tensors):  # each layer has some; building thousands to find them missing is slow
         raise CheckpointError(
             f"{folder}: config.json says {layer_count(config)} layers, the file has {len(tensors)} tensors"
@@ -327,6 +358,12 @@ def _word_vectors(path: Path) -> Bundle:
 
     task, model = Vectors.from_words(*read_word2vec(path), lowercase=False)
     return Bundle(cast(Any, model), "headway", model.config, Processor(task.tokenizer), task=task)
+
+
+def _saved_rates(folder: Path) -> dict[str, float]:
+    """The dropout rates that config.json does not express, of a model trained here."""
+    kept = read_json(folder / TASK_FILE) if is_present(folder / TASK_FILE) else {}
+    return from_dict(dict[str, float], kept.get("dropout", {}), path=f"{folder / TASK_FILE}: dropout")
 
 
 def _task(folder: Path, processor: Processor) -> Task | None:

@@ -177,7 +177,8 @@ def write_rotary(config: RotaryConfig) -> dict[str, Any]:
 def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
     block = config.stack.block
     attention = block.attention
-    assert attention.rotary is not None
+    if attention.rotary is None:
+        raise ConfigError(f"{variant.title} has rotary positions")
     out = {
         "hidden_size": block.width,
         "num_attention_heads": attention.heads,

@@ -30,6 +30,7 @@ from headway.models.config import (
 
 POOLS = {"cls": "first", "mean": "mean"}
 FULL, SLIDING = gemma3.FULL, gemma3.SLIDING
+WINDOW = LayerConfig(window=65, rotary=RotaryConfig())  # the published default, written if no layer has a window
 
 
 def read(keys: Keys, architecture: str) -> EncoderConfig:
@@ -115,10 +116,11 @@ def read_head(keys: Keys, architecture: str, norm: NormConfig) -> HeadConfig | N
 def write(config: EncoderConfig) -> dict[str, Any]:
     block, embedding, head = config.stack.block, config.embedding, config.head
     attention = block.attention
-    sliding = next((layer for layer in config.stack.per_layer if layer.window), None)
-    if attention.rotary is None or sliding is None or not isinstance(sliding.rotary, RotaryConfig):
-        raise ConfigError("ModernBERT has rotary positions, and layers with a window")
-    assert isinstance(embedding, EmbeddingConfig) and sliding.window is not None
+    sliding = next((layer for layer in config.stack.per_layer if layer.window), WINDOW)
+    if attention.rotary is None or not isinstance(sliding.rotary, RotaryConfig) or sliding.window is None:
+        raise ConfigError("ModernBERT has rotary positions, of their own in layers with a window")
+    if not isinstance(embedding, EmbeddingConfig):
+        raise ConfigError("ModernBERT reads tokens")
     out: dict[str, Any] = {
         "hidden_size": block.width,
         "num_attention_heads": attention.heads,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from headway.checkpoints.rules import Alias, AnyRule, Dropped, Rule, modules, same
+from headway.errors import ConfigError
 from headway.families.family import Family, Keys, activation_name
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
@@ -97,7 +98,8 @@ def infer_from_tensors(config: T5Config, names: Sequence[str]) -> T5Config:
 def write(config: T5Config, name: str) -> dict[str, Any]:
     encoder = config if isinstance(config, EncoderConfig) else config.encoder
     block, bias = encoder.stack.block, encoder.stack.score_bias
-    assert isinstance(encoder.embedding, EmbeddingConfig) and isinstance(bias, RelativeBiasConfig)
+    if not isinstance(encoder.embedding, EmbeddingConfig) or not isinstance(bias, RelativeBiasConfig):
+        raise ConfigError("T5 reads tokens and has a bias of the scores by relative distance")
     activation, gated = activation_name(block.feedforward.activation), block.feedforward.gated
     out = {
         "d_model": block.width,

@@ -21,7 +21,8 @@ from headway.layers.feedforward import FeedForward
 from headway.layers.norms import Modulation
 from headway.layers.projected_lstm import ProjectedLSTM
 from headway.layers.recurrent import Recurrent, RecurrentCell, reset_cells
-from headway.models.heads import RARE, DetectHead, Head
+from headway.models.decoder import Decoder
+from headway.models.heads import RARE, DetectHead, Head, LanguageHead
 from headway.models.recipes import Recipe
 
 
@@ -57,6 +58,10 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
             module.classes.last.bias.fill_(RARE)
     if recipe == "modern":
         for module in model.modules():
+            if isinstance(module, Attention) and module.config.scale is not None:  # scores as with the usual scale
+                module.query.weight.mul_(module.config.head_size**-0.5 / module.config.scale)
+            if isinstance(module, Decoder) and isinstance(module.head, LanguageHead) and module.head.scale != 1:
+                module.stack.final_norm.weight.fill_(1 / module.head.scale)
             if isinstance(module, ResidualUnit):
                 module.begin_as_identity()
             for last in _last_of_branch(module):

@@ -2,7 +2,8 @@
 
 `classic` is the Transformer of 2017 to the letter (Vaswani et al., sections 3.1–3.5 and 5.4: post-norm, sinusoidal
 positions, projections without bias, ReLU, embeddings scaled by √width and shared with the output). `modern` is what has
-since been found to learn faster: pre-norm, RMS norm, rotary positions, norms on queries and keys, ReLU², no biases.
+since been found to learn faster: text models are those of published.py; others have pre-norm, RMS norm, norms on
+queries and keys, ReLU², no biases, and rotary positions where the front end has none.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headway.layers.recurrent import Cell
 from headway.layers.rotary import RotaryConfig
 from headway.layers.stem import ConvStemConfig
 from headway.layers.transformer_xl import DistanceVectorsConfig, TransformerXLConfig
+from headway.models import published
 from headway.models.config import (
     AnchorConfig,
     ClassifyHeadConfig,
@@ -122,6 +124,8 @@ def stack(size: Size, recipe: Recipe, *, causal: bool, cross: bool = False, posi
 
 
 def decoder(size: Size, recipe: Recipe, *, vocab: int, context: int, head: HeadConfig | None = None) -> DecoderConfig:
+    if recipe == "modern":
+        return published.decoder(size, vocab=vocab, context=context, head=head)
     return DecoderConfig(
         embedding(size, recipe, vocab=vocab),
         stack(size, recipe, causal=True),
@@ -149,6 +153,8 @@ def two_stream(size: Size, *, vocab: int, memory: int) -> TwoStreamConfig:
 def encoder(
     size: Size, recipe: Recipe, *, vocab: int, segments: int = 0, head: HeadConfig | None = None
 ) -> EncoderConfig:
+    if recipe == "modern" and not segments:
+        return published.encoder(size, vocab=vocab, head=head)
     return EncoderConfig(
         embedding(size, recipe, vocab=vocab, segments=segments), stack(size, recipe, causal=False), head=head
     )
@@ -186,8 +192,8 @@ def speech(
 
 TextModel = Literal["transformer", "rnn", "gru", "lstm"]  # that reads or generates a text
 TextToText = Literal[
-    "transformer", "rnn", "gru", "lstm", "rnn-bahdanau", "gru-bahdanau", "lstm-bahdanau", "rnn-luong", "gru-luong",
-    "lstm-luong", "bahdanau-gru",
+    "transformer", "t5", "rnn", "gru", "lstm", "rnn-bahdanau", "gru-bahdanau", "lstm-bahdanau", "rnn-luong",
+    "gru-luong", "lstm-luong", "bahdanau-gru",
 ]  # fmt: skip
 CELLS: tuple[Cell, ...] = get_args(Cell)
 ATTENTION = {"bahdanau": "additive", "luong": "multiplicative", "": "none"}  # of a recurrent encoder-decoder
@@ -293,6 +299,10 @@ def strides(patch: int, layers: int) -> tuple[int, ...]:
     return (1, *(2,) * (halvings - 1), *(1,) * (layers - halvings - 1), 2)
 
 
+def captions(size: Size, recipe: Recipe, *, vocab: int) -> EncoderConfig:
+    return EncoderConfig(embedding(size, recipe, vocab=vocab), stack(size, recipe, causal=False))
+
+
 def flow(
     size: Size, recipe: Recipe, *, vocab: int, image: tuple[int, int], patch: int, channels: int, caption_layers: int
 ) -> FlowConfig:
@@ -301,7 +311,7 @@ def flow(
     norm = replace(patches.block.norm, affine=False, bias=False)
     block = replace(patches.block, norm=norm, norm_place="pre", condition=size.width)
     return FlowConfig(
-        encoder(replace(size, layers=caption_layers), recipe, vocab=vocab),
+        captions(replace(size, layers=caption_layers), recipe, vocab=vocab),
         DenoiserConfig(
             PatchConfig(size.width, image, (patch, patch), channels=channels, class_token=False),
             replace(patches, block=block, final_norm=True),
@@ -316,7 +326,7 @@ def captioned_codes(
     codes are learned, as each is a place of the image."""
     tokens = replace(embedding(size, recipe, vocab=codes + 1), positions=LearnedConfig(count))
     return EncoderDecoderConfig(
-        encoder=encoder(replace(size, layers=caption_layers), recipe, vocab=vocab),
+        encoder=captions(replace(size, layers=caption_layers), recipe, vocab=vocab),
         decoder=DecoderConfig(
             tokens, stack(size, recipe, causal=True, cross=True, positions=False), LanguageHeadConfig(), context=count
         ),

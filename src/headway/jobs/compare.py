@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 import torch
@@ -228,4 +229,7 @@ def train_in_process(plan: Plan, folder: Path, *, say: Say, label: str) -> None:
 
 
 def _train(plan: Plan, folder: Path) -> None:
-    run_plan(plan, folder, callbacks=[Watcher(plan, folder)], resume=is_present(run_file(folder, PLAN)))
+    try:
+        run_plan(plan, folder, callbacks=[Watcher(plan, folder)], resume=is_present(run_file(folder, PLAN)))
+    except KeyboardInterrupt:  # before the first step; during training the signal is caught, and the run is saved
+        raise SystemExit(128 + SIGINT) from None

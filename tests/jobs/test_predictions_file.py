@@ -119,6 +119,14 @@ def test_a_row_without_a_label_is_predicted_all_the_same(folder: Path) -> None:
     assert [row["label"] for row in table(folder / "some-out.csv")] == ["cancel", "", "unheard of"]
 
 
+def test_half_of_a_surrogate_pair_is_written_as_its_escape(folder: Path) -> None:
+    bundle = load(folder / "model")
+    for name in ("half.jsonl", "half.csv"):
+        write_predictions(bundle, [({"input": "a\ud800b"}, "a")], folder / name)
+    assert json.loads((folder / "half.jsonl").read_text())["input"] == "a\ud800b"
+    assert table(folder / "half.csv")[0]["input"] == "a\\ud800b"
+
+
 def test_answers_as_columns() -> None:
     assert prediction("a text") == {"prediction": "a text"}
     assert prediction({"text": "a", "finished_by": "eos", "score": -0.5}) == {"prediction": "a", "score": -0.5}

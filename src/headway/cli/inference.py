@@ -91,10 +91,10 @@ def evaluate(
         for each in models if world.is_main else ():
             note_unfinished(each)
         if len(models) > 1:
-            found = compare_models(models, files, weights=weights, **reading, **generation)
+            found = compare_models(models, files or None, weights=weights, **reading, **generation)
         else:
             found = evaluation(
-                load(model, weights=weights), files, judge=judge, reference=reference, report=report, say=note,
+                load(model, weights=weights), files or None, judge=judge, reference=reference, report=report, say=note,
                 **reading, **generation,
             )  # fmt: skip
     if not world.is_main:

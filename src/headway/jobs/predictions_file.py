@@ -129,7 +129,7 @@ def _writer(out: Path, columns: list[str] | None) -> Iterator[Write]:
 def _csv(path: Path, columns: list[str] | None) -> Iterator[Write]:
     """The columns are those given, else those of the first record; predictions come last. Lists and objects are JSON; a
     text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer, names = csv.writer(file), list[str]()
 
         def write(rows: list[Record]) -> None:
@@ -165,7 +165,8 @@ def _json(value: Any) -> str:
 
 @contextmanager
 def _jsonl(path: Path, columns: list[str] | None) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    # a character that UTF-8 does not have (half of a surrogate pair) is written as \ud800, its escape in JSON
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         yield lambda rows: file.writelines(f"{_json(row)}\n" for row in rows)
 
 
@@ -189,9 +190,9 @@ def _parquet(path: Path, columns: list[str] | None) -> Iterator[Write]:
                 opened = parquet.ParquetWriter(path, arrow.schema(fields))
             _require_columns(rows, opened.schema.names)
             opened.write_table(arrow.Table.from_pylist(rows, schema=opened.schema))
-        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError, UnicodeEncodeError) as error:
             raise InputError(
-                f"the values of a column are not of one type, which Parquet needs ({error}); write JSON lines (--out "
+                f"the values of a column are not texts of UTF-8 or not of one type ({error}); write JSON lines (--out "
                 "with the suffix .jsonl)"
             ) from error
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.checkpoints import save_json, save_text
+from headway.checkpoints import save_bytes, save_json, save_text
 from headway.inspect.pictures import draw_confusion, draw_mistakes
 from headway.jobs.inference import PAGE
 from headway.preprocess.image import open_image
@@ -124,4 +124,4 @@ def _write_csv(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     writer = csv.writer(text)
     for row in rows:
         writer.writerow([safe_cell(cell) for cell in row])
-    save_text(path, text.getvalue())
+    save_bytes(path, text.getvalue().encode("utf-8", "backslashreplace"))  # the name of a file may be no UTF-8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ class Texts(Evaluated):
     def scores(self) -> dict[str, float]:
         return self.values
 
+    @cached_property
     def sentence_scores(self) -> list[float]:
         from sacrebleu.metrics.chrf import CHRF
 
@@ -37,7 +39,7 @@ class Texts(Evaluated):
         return [score(text, wanted).score for text, wanted in zip(self.found, self.references, strict=True)]
 
     def judged(self) -> list[Judged]:
-        each = zip(self.rows, self.found, self.references, self.sentence_scores(), strict=True)
+        each = zip(self.rows, self.found, self.references, self.sentence_scores, strict=True)
         return [
             Judged(row, input_texts(row, self.fields), " · ".join(wanted), text, score)
             for row, text, wanted, score in each
@@ -60,11 +62,12 @@ class MeanTexts(Texts):
     example_score: ClassVar[str] = "score of the text"
     best_example: ClassVar[float] = 1.0
 
+    @cached_property
     def sentence_scores(self) -> list[float]:
         return [self.score_of(text, wanted) for text, wanted in zip(self.found, self.references, strict=True)]
 
     def counts(self) -> Counts | None:
-        values = np.array([[score, 1.0] for score in self.sentence_scores()])
+        values = np.array([[score, 1.0] for score in self.sentence_scores])
         return Counts(values, self.lengths(), "mean", self.found)
 
 
@@ -76,9 +79,11 @@ class Transcripts(Texts):
     example_score: ClassVar[str] = "word error rate"
     best_example: ClassVar[float] = 0.0
 
+    @cached_property
     def sentence_scores(self) -> list[float]:
-        return [edits / max(words, 1) for edits, words in self._edits()]
+        return [edits / max(words, 1) for edits, words in self._edits]
 
+    @cached_property
     def _edits(self) -> list[tuple[int, int]]:
         """(edits, words of the reference) of each text."""
         pairs = zip(self.found, self.references, strict=True)
@@ -88,7 +93,7 @@ class Transcripts(Texts):
         return word_lengths([wanted[0] for wanted in self.references])
 
     def counts(self) -> Counts | None:
-        return Counts(np.array(self._edits()), self.lengths(), "wer", self.found)
+        return Counts(np.array(self._edits), self.lengths(), "wer", self.found)
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:

@@ -313,6 +313,10 @@ def test_hostile_archives(tmp_path, monkeypatch):
     packed.write_bytes(content)
     with pytest.raises(DataError, match=r"x\.zip/a/1\.png: cannot be read from the archive"):
         open_images(packed)
+    nameless = zipped(tmp_path / "x.zip", {"?a/1.png": b"x"}).read_bytes().replace(b"?a/1.png", b"\0a/1.png")
+    (tmp_path / "x.zip").write_bytes(nameless)  # a name ends at a NUL; found by the fuzzer
+    with pytest.raises(DataError, match="the name '' leads out of the archive"):
+        image_parts(tmp_path / "x.zip")
     locked = bytearray(zipped(tmp_path / "x.zip", {"a/1.png": b"x"}).read_bytes())
     locked[6] |= 1
     locked[locked.index(b"PK\x01\x02") + 8] |= 1

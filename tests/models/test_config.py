@@ -22,6 +22,7 @@ from headway.models.config import (
     DecoderConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    LanguageHeadConfig,
     LayerConfig,
     ModelConfig,
     StackConfig,
@@ -220,3 +221,12 @@ def test_a_picture_of_absurd_size_is_refused():
     validate(embedding)
     with pytest.raises(ConfigError, match="image has a value larger than any model"):
         validate(replace(embedding, image=(8, 10**400)))
+
+
+def test_a_head_for_tokens_needs_a_model_that_reads_them():
+    """Found by the fuzzer: an image encoder whose head is empty, and so that of a language model by default."""
+    block = example().encoder.stack.block
+    model = EncoderConfig(PatchConfig(width=8, image=(8, 8), patch=(4, 4), channels=1), StackConfig(block, 1))
+    validate(model)
+    with pytest.raises(ConfigError, match="head predicts tokens, but the model reads none"):
+        validate(replace(model, head=LanguageHeadConfig()))

@@ -7,7 +7,6 @@ their types and their help from it.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field
@@ -51,8 +50,8 @@ def whole(low: int, high: int) -> Check:
 def real(says: str, holds: Callable[[float], bool] = lambda _: True) -> Check:
     def check(name: str, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or not holds(value):
-            raise ConfigError(f"{name} is {value!r}: it must be {says}")
+        if not number or not -sys.float_info.max <= value <= sys.float_info.max or not holds(value):
+            raise ConfigError(f"{name} is {value!r:.80}: it must be {says}")
         return value
 
     return check

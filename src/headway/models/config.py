@@ -435,6 +435,10 @@ def _problem(config: Any) -> str | None:
             return _within("per_layer.rotary", next(filter(None, own), None)) or _within("score_bias", by_distance)
         case RelativeVectorsConfig() | ConvolutionConfig() | FeedForwardConfig():
             return config.problem()
+        case EncoderConfig(
+            head=LanguageHeadConfig() | PoolerConfig(language=LanguageHeadConfig()), embedding=embedding
+        ):
+            return None if embedding.vocab else "head predicts tokens, but the model reads none"
         case EncoderDecoderConfig(start_id=start, decoder=DecoderConfig(embedding=EmbeddingConfig(vocab=vocab))):
             return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
         case RecurrentConfig(start_id=start, embedding=EmbeddingConfig(vocab=vocab)):

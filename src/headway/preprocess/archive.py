@@ -63,7 +63,13 @@ def archived_files(path: Path) -> Iterator[ArchivedFile]:
     members = refuse_bomb(archive, path, packed=path.stat().st_size)
     for member in sorted(members, key=lambda member: member.filename):
         name = PurePosixPath(member.filename)
-        if name.is_absolute() or ".." in name.parts or "\\" in member.filename or ":" in name.parts[0]:
+        if (
+            not name.parts
+            or name.is_absolute()
+            or ".." in name.parts
+            or "\\" in member.filename
+            or ":" in name.parts[0]
+        ):
             raise DataError(f"{path}: the name {member.filename[:200]!r} leads out of the archive; pack it again")
         if member.flag_bits & 1:
             raise DataError(f"{path}/{name}: encrypted; give an archive without a password")
@@ -74,7 +80,7 @@ def archived_files(path: Path) -> Iterator[ArchivedFile]:
 def refuse_bomb(archive: zipfile.ZipFile, path: Path, *, packed: int) -> list[zipfile.ZipInfo]:
     """The entries of an archive of `packed` bytes that are files; DataError if they declare far more bytes than it
     has."""
-    members = [member for member in archive.infolist() if not member.is_dir()]
+    members = [member for member in archive.infolist() if not member.filename.endswith("/")]
     total = sum(member.file_size for member in members)
     if len(members) > MAX_FILES or total > max(UNPACK_FREE, UNPACK_RATIO * packed):
         raise DataError(

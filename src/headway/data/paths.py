@@ -41,7 +41,9 @@ class ArchivePath(type(Path())):  # type: ignore[misc]
 
     def is_dir(self) -> bool:
         inside = self._inside
-        return any(len(name) > len(inside) and name[: len(inside)] == inside for name in members(self.archive))
+        return not self.is_file() and any(
+            len(name) > len(inside) and name[: len(inside)] == inside for name in members(self.archive)
+        )
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
         return self.is_file() or self.is_dir()

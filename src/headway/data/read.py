@@ -13,7 +13,7 @@ from headway.data.columns import assign_columns, listing
 from headway.data.input_file import InputFile
 from headway.data.row import MISSING_FIELDS, Layout, Row, convert
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
-from headway.data.split import bare_suffix, data_files, find_parts
+from headway.data.split import DATA_SUFFIXES, bare_suffix, data_files, find_parts
 from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
 from headway.errors import DataError
 
@@ -71,13 +71,16 @@ class Rows(Iterator[Row]):
 
     def _each(self, files: Sequence[Path]) -> Iterator[Row]:
         for path in files:
-            layout = self.layout if bare_suffix(path) == bare_suffix(files[0]) else self._detect(path)
+            layout = self._layout_of(path, first=files[0])
             file = InputFile(path, layout, self._limits, self.skipped, self._observer(path))
             for number, record in formats.READERS[layout.format](file):
                 yield make_row(record, layout.mapping, where=f"{path}:{number}", folder=path.parent)
 
-    def _detect(self, path: Path) -> Layout:
-        """The layout of a file in another format than the first one; its columns may have other names too."""
+    def _layout_of(self, path: Path, *, first: Path) -> Layout:
+        """That of the first file, or of a file in another format, whose columns may have other names too, its own."""
+        suffix = bare_suffix(path)
+        if suffix == bare_suffix(first) or suffix not in DATA_SUFFIXES or self.layout.format == "a folder a label":
+            return self.layout
         return detect_file_layout(path, tuple(self.layout.mapping), columns={}, encoding=None, limits=self._limits)
 
     def _parallel(self, files: Sequence[Path]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""The published architectures of the modern recipe against the blocks of Headway's own, with an equal number of steps.
+"""The recipe `published` against the blocks of Headway's own, with an equal number of steps.
 
     python -m benchmarks.recipes DATA shakespeare multi30k trec fill --seeds 3
 
@@ -24,9 +24,9 @@ from headway import tasks
 from headway.data.dataset import Dataset
 from headway.jobs.preparation import make_source
 from headway.jobs.run_config import Plan, make_plan, open_data
-from headway.models import published, recipes
+from headway.models import recipes
 from headway.models.build import Model, build
-from headway.models.config import DecoderConfig, EncoderConfig, LanguageHeadConfig, ModelConfig
+from headway.models.config import DecoderConfig, ModelConfig
 from headway.models.init import initialise
 from headway.tasks.batches import ExampleSource, StreamSource, prepare
 from headway.tasks.task import Task
@@ -89,26 +89,11 @@ def split(lines: list[str], folder: Path, name: str, *, held_out: int, head: str
 
 def config_of(task: Task, size: recipes.Size, blocks: str) -> ModelConfig:
     """Of the published architecture, or of the blocks of Headway's own."""
-    config: Any = task.config(size, "modern")
-    match config:
-        case DecoderConfig() if blocks == "own":
-            tokens = recipes.embedding(size, "modern", vocab=config.embedding.vocab)
-            return replace(config, embedding=tokens, stack=recipes.stack(size, "modern", causal=True))
-        case EncoderConfig() if blocks == "own":
-            tokens = recipes.embedding(size, "modern", vocab=config.embedding.vocab)
-            stack = recipes.stack(size, "modern", causal=False)
-            return EncoderConfig(tokens, stack, own_head(config.head, stack.block.norm))
-        case DecoderConfig() | EncoderConfig():
-            return config
-    if blocks == "own":
-        return config
-    return published.encoder_decoder(size, vocab=config.encoder.embedding.vocab, start_id=config.start_id)
-
-
-def own_head(head: Any, norm: Any) -> Any:
-    if isinstance(head, LanguageHeadConfig) and head.transform is not None:
-        return replace(head, transform=replace(head.transform, norm=norm))
-    return replace(head, dense=None, norm=None)
+    config: Any = task.config(size, "modern" if blocks == "own" else "published")
+    if blocks == "own" and isinstance(config, DecoderConfig):  # those of the recipe are published
+        tokens = recipes.embedding(size, "modern", vocab=config.embedding.vocab)
+        return replace(config, embedding=tokens, stack=recipes.stack(size, "modern", causal=True))
+    return config
 
 
 def run(case: str, blocks: str, data: Path, *, seed: int, steps: int = 0) -> tuple[float, float, int]:

@@ -1,7 +1,9 @@
-"""What the modern recipe trains from scratch is a published architecture: the saved folder opens in the reference
+"""What the recipe `published` trains from scratch is a published architecture: the saved folder opens in the reference
 library, with the head of the task, the same logits and the same token ids."""
 
-from dataclasses import dataclass
+import json
+import shutil
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -10,11 +12,17 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.task_run import started
+from support.task_run import SMALL
 
 import headway
+from headway import tasks
 from headway.bundle import Bundle
 from headway.checkpoints import read_json
+from headway.errors import ConfigError
+from headway.models.build import build
+from headway.models.config import ModelConfig
+from headway.models.dropout_rates import dropout_rates
+from headway.models.init import initialise
 from headway.preprocess.processor import Processor
 
 transformers = pytest.importorskip("transformers", reason="the reference library is a test-only dependency")
@@ -28,6 +36,7 @@ class Case:
     task: str
     architecture: str  # in config.json
     opener: str  # the class that opens it
+    recipe: Any = "published"
     pair: bool = False  # the input is two texts
 
     def __str__(self) -> str:
@@ -35,27 +44,27 @@ class Case:
 
 
 CASES = [
-    Case("generate", "Qwen3ForCausalLM", "AutoModelForCausalLM"),
-    Case("chat", "Qwen3ForCausalLM", "AutoModelForCausalLM"),
+    Case("generate", "Qwen3ForCausalLM", "AutoModelForCausalLM", recipe="modern"),
+    Case("chat", "Qwen3ForCausalLM", "AutoModelForCausalLM", recipe="modern"),
     Case("classify", "ModernBertForSequenceClassification", "AutoModelForSequenceClassification"),
     Case("tag", "ModernBertForTokenClassification", "AutoModelForTokenClassification"),
+    Case("answer", "ModernBertForQuestionAnswering", "AutoModelForQuestionAnswering", pair=True),
     Case("fill", "ModernBertForMaskedLM", "AutoModelForMaskedLM"),
     Case("embed", "ModernBertModel", "AutoModel"),
     Case("translate", "T5ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
     Case("summarize", "T5ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
 ]
-OPTIONS: dict[str, dict[str, Any]] = {
-    "fill": {"next_sentence": False},
-    "translate": {"architecture": "t5"},
-    "summarize": {"architecture": "t5"},
-}
+OPTIONS: dict[str, dict[str, Any]] = {"fill": {"next_sentence": False}}
 
 
 @cache
-def run_folder(case: Case) -> Path:
-    """Three steps from scratch, saved."""
-    task, model, data = started(case.task, rows=48, **OPTIONS.get(case.task, {}))
-    examples = [example for row in data.train() for example in task.examples(row)]
+def saved(case: Case) -> tuple[Path, ModelConfig]:
+    """The folder of a model after three steps from scratch, and its config."""
+    rows = tasks.find(case.task).builtin.rows(split="train", size=24)
+    task = tasks.find(case.task).from_data(lambda: iter(rows), tokenizer=None, options=OPTIONS.get(case.task, {}))
+    model = build(task.config(replace(SMALL, dropout=0.1), case.recipe))
+    initialise(model, case.recipe, seed=0)
+    examples = [example for row in rows for example in task.examples(row)]
     batch = task.collate(task.sample(examples, 8), seeds=[(0, 0, n) for n in range(8)], where=[""] * 8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     for _ in range(3):
@@ -63,7 +72,7 @@ def run_folder(case: Case) -> Path:
         task.loss(model.train(), batch).total.backward()
         optimizer.step()
     bundle = Bundle(model.eval(), "headway", model.config, task.processor(Processor()), task=task)
-    return bundle.save(mkdtemp())
+    return bundle.save(mkdtemp()), model.config
 
 
 def reference(case: Case, folder: Path) -> Any:
@@ -91,7 +100,7 @@ def difference(case: Case, ours: Bundle, theirs: Any, inputs: Any) -> float:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_model_from_scratch_opens_elsewhere(case: Case) -> None:
-    folder = run_folder(case)
+    folder, _ = saved(case)
     assert read_json(folder / "config.json")["architectures"] == [case.architecture]
     ours, theirs = headway.load(folder), reference(case, folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -104,20 +113,39 @@ def test_a_model_from_scratch_opens_elsewhere(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_task_labels_and_dropout_come_back(case: Case, tmp_path: Path) -> None:
-    ours = headway.load(run_folder(case))
+    folder, config = saved(case)
+    ours = headway.load(folder)
     assert ours.task is not None and ours.task.name == case.task
     labels = getattr(ours.task, "labels", None)
     assert not labels or ours.labels == list(labels)
+    assert ours.config == config and set(dropout_rates(config).values()) == {0.0, 0.1}
     again = headway.load(ours.save(tmp_path / "again"))
-    assert again.config == ours.config and again.task.to_dict() == ours.task.to_dict()
-    first, second = (load_file(folder / "model.safetensors") for folder in (ours.folder, again.folder))
+    assert again.config == config and again.task is not None and again.task.to_dict() == ours.task.to_dict()
+    first, second = (load_file(path / "model.safetensors") for path in (folder, tmp_path / "again"))
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ({"stack.block.drop": 0.1}, "stack.block.drop is not a dropout rate of this model"),
+        ({"stack.block.dropout": 1.5}, "from 0 to below 1"),
+        ({"stack.block.dropout": "high"}, "dropout"),
+        ([0.1], "dropout"),
+    ],
+)
+def test_dropout_rates_of_a_folder_are_checked(rates: Any, message: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved(CASES[0])[0], tmp_path / "model"))
+    kept = read_json(folder / "headway.json")
+    (folder / "headway.json").write_text(json.dumps(kept | {"dropout": rates}))
+    with pytest.raises(ConfigError, match=message):
+        headway.load(folder)
 
 
 def test_other_weights_give_other_logits(tmp_path: Path) -> None:
     """The negative control of the comparison: a norm's scale in the saved file."""
     case = CASES[0]
-    ours = headway.load(run_folder(case))
+    ours = headway.load(saved(case)[0])
     folder = ours.save(tmp_path / "other")
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.1.self_attn.q_norm.weight"] *= 1.5

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from support import untrained
 from support.commands import headway
 from support.server import running
 
@@ -68,6 +69,6 @@ def test_without_it_the_command_says_so(llama: Path, tmp_path: Path, monkeypatch
     assert headway("serve", llama, "--engine", "other", cwd=tmp_path).returncode == 2
 
 
-def test_a_model_that_it_cannot_open_is_refused(vllm: Path, language_model: Path, tmp_path: Path) -> None:
-    refused = headway("serve", language_model, "--engine", "vllm", "--port", "0", cwd=tmp_path)
+def test_a_model_that_it_cannot_open_is_refused(vllm: Path, tmp_path: Path) -> None:
+    refused = headway("serve", untrained.translator(tmp_path / "own"), "--engine", "vllm", "--port", "0", cwd=tmp_path)
     assert refused.returncode == 2 and "dialect" in refused.stderr

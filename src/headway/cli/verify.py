@@ -23,7 +23,7 @@ def verify_resume(
     kills: Annotated[int, typer.Option(min=0, help="How often the second run is killed.")] = 5,
     start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
     size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
+    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default), published or classic.")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
     seed: Annotated[
         int | None,

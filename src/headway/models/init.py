@@ -1,9 +1,9 @@
 """First values of the weights.
 
-`classic`: Xavier-uniform matrices and embeddings of variance 1/width (2017). `modern`: matrices of variance 1/inputs,
-the last matrix of every branch at zero (or its gate, where a condition modulates it), so that a fresh model is the
-identity on its residual stream, and small embeddings, which a norm follows on the way in and which make a tied output
-begin near even odds.
+`classic`: Xavier-uniform matrices and embeddings of variance 1/width (2017). `modern` and `published`: matrices of
+variance 1/inputs, the last matrix of every branch at zero (or its gate, where a condition modulates it), so that a
+fresh model is the identity on its residual stream, and small embeddings, which a norm follows on the way in and which
+make a tied output begin near even odds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
         if isinstance(module, nn.Linear):
             _linear(module, recipe, generator)
         elif isinstance(module, nn.Embedding):
-            spread = 0.02 if recipe == "modern" else 1 / math.sqrt(module.embedding_dim)
+            spread = 0.02 if recipe != "classic" else 1 / math.sqrt(module.embedding_dim)
             module.weight.normal_(0, spread, generator=generator)
         elif isinstance(module, nn.Conv2d):  # a ReLU follows (He et al. 2015)
             module.weight.normal_(0, math.sqrt(2 / module.weight[0].numel()), generator=generator)
@@ -56,7 +56,7 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
     for module in model.modules():
         if isinstance(module, DetectHead) and not module.config.no_object:
             module.classes.last.bias.fill_(RARE)
-    if recipe == "modern":
+    if recipe != "classic":
         for module in model.modules():
             if isinstance(module, Attention) and module.config.scale is not None:  # scores as with the usual scale
                 module.query.weight.mul_(module.config.head_size**-0.5 / module.config.scale)

@@ -1,6 +1,6 @@
-"""The text models of the `modern` recipe. Each is a published architecture block for block, so that a model trained
-here opens in other libraries: the decoder is Qwen3 (Yang et al. 2025), the encoder ModernBERT (Warner et al. 2024)
-without its windows, the encoder-decoder T5 v1.1 (Raffel et al. 2020, Shazeer 2020)."""
+"""The text models of the recipe `published`, and the decoder of `modern`. Each is a published architecture block for
+block, so that a model trained here opens in other libraries: the decoder is Qwen3 (Yang et al. 2025), the encoder
+ModernBERT (Warner et al. 2024) without its windows, the encoder-decoder T5 v1.1 (Raffel et al. 2020, Shazeer 2020)."""
 
 from __future__ import annotations
 

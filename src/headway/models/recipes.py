@@ -1,9 +1,9 @@
-"""Two recipes for a model from scratch, as configs of the one core.
+"""The recipes for a model from scratch, as configs of the one core.
 
 `classic` is the Transformer of 2017 to the letter (Vaswani et al., sections 3.1–3.5 and 5.4: post-norm, sinusoidal
 positions, projections without bias, ReLU, embeddings scaled by √width and shared with the output). `modern` is what has
-since been found to learn faster: text models are those of published.py; others have pre-norm, RMS norm, norms on
-queries and keys, ReLU², no biases, and rotary positions where the front end has none.
+since been found to learn faster: pre-norm, RMS norm, rotary positions, norms on queries and keys, ReLU², no biases; its
+decoders are those of `published`, whose text models are published architectures (published.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headway.models.config import (
     TwoStreamConfig,
 )
 
-Recipe = Literal["modern", "classic"]
+Recipe = Literal["modern", "published", "classic"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def size_named(name: str, *, stacks: int = 1) -> Size:
 
 
 def block(size: Size, recipe: Recipe, *, cross: bool = False, positions: bool = True) -> BlockConfig:
-    modern = recipe == "modern"
+    modern = recipe != "classic"
     norm = NormConfig("rms", eps=1e-6) if modern else NormConfig("layer", eps=1e-5)
     attention = AttentionConfig(
         size.heads,
@@ -119,12 +119,12 @@ def stack(size: Size, recipe: Recipe, *, causal: bool, cross: bool = False, posi
         block(size, recipe, cross=cross, positions=positions),
         size.layers,
         causal=causal,
-        final_norm=recipe == "modern",
+        final_norm=recipe != "classic",
     )
 
 
 def decoder(size: Size, recipe: Recipe, *, vocab: int, context: int, head: HeadConfig | None = None) -> DecoderConfig:
-    if recipe == "modern":
+    if recipe != "classic":
         return published.decoder(size, vocab=vocab, context=context, head=head)
     return DecoderConfig(
         embedding(size, recipe, vocab=vocab),
@@ -153,7 +153,7 @@ def two_stream(size: Size, *, vocab: int, memory: int) -> TwoStreamConfig:
 def encoder(
     size: Size, recipe: Recipe, *, vocab: int, segments: int = 0, head: HeadConfig | None = None
 ) -> EncoderConfig:
-    if recipe == "modern" and not segments:
+    if recipe == "published":  # without segments: the second text of a pair is what follows the separator
         return published.encoder(size, vocab=vocab, head=head)
     return EncoderConfig(
         embedding(size, recipe, vocab=vocab, segments=segments), stack(size, recipe, causal=False), head=head
@@ -163,6 +163,8 @@ def encoder(
 def encoder_decoder(
     size: Size, recipe: Recipe, *, vocab: int, context: int | None, start_id: int
 ) -> EncoderDecoderConfig:
+    if recipe == "published":
+        return published.encoder_decoder(size, vocab=vocab, start_id=start_id)
     return EncoderDecoderConfig(
         encoder=EncoderConfig(embedding(size, recipe, vocab=vocab), stack(size, recipe, causal=False)),
         decoder=DecoderConfig(
@@ -185,15 +187,16 @@ def speech(
     stride = math.prod(strides)
     positions = -(-frames // stride) if recipe == "classic" else 0
     frame = FrameConfig(size.width, bins, strides=strides, positions=positions, dropout=size.dropout)
-    text = encoder_decoder(size, recipe, vocab=vocab, context=context, start_id=start_id)
+    blocks: Recipe = "modern" if recipe == "published" else recipe
+    text = encoder_decoder(size, blocks, vocab=vocab, context=context, start_id=start_id)
     head = TokenHeadConfig(vocab + 1) if ctc else None
     return replace(text, encoder=replace(text.encoder, embedding=frame, head=head), shared_embedding=False)
 
 
 TextModel = Literal["transformer", "rnn", "gru", "lstm"]  # that reads or generates a text
 TextToText = Literal[
-    "transformer", "t5", "rnn", "gru", "lstm", "rnn-bahdanau", "gru-bahdanau", "lstm-bahdanau", "rnn-luong",
-    "gru-luong", "lstm-luong", "bahdanau-gru",
+    "transformer", "rnn", "gru", "lstm", "rnn-bahdanau", "gru-bahdanau", "lstm-bahdanau", "rnn-luong", "gru-luong",
+    "lstm-luong", "bahdanau-gru",
 ]  # fmt: skip
 CELLS: tuple[Cell, ...] = get_args(Cell)
 ATTENTION = {"bahdanau": "additive", "luong": "multiplicative", "": "none"}  # of a recurrent encoder-decoder

@@ -58,7 +58,8 @@ class Generate(Task):
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
-        return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": 1.0 if recipe == "modern" else 0.2}
+        decay = 1.0 if recipe in ("modern", "published") else 0.2
+        return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": decay}
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

@@ -21,7 +21,7 @@ from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.generation import GenerationSettings
-from headway.models import published, recipes
+from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextToText
@@ -70,7 +70,7 @@ class Translate(Task):
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if not 0 <= task.teacher_forcing <= 1:
             raise ConfigError(f"teacher_forcing is {task.teacher_forcing}: it must be from 0 to 1")
-        if task.teacher_forcing < 1 and task.architecture in ("transformer", "t5"):
+        if task.teacher_forcing < 1 and task.architecture == "transformer":
             raise ConfigError(
                 "teacher_forcing below 1 is for recurrent decoders (--model lstm-bahdanau, …): a transformer predicts "
                 "all positions at once, from the right tokens"
@@ -83,8 +83,6 @@ class Translate(Task):
         return task
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
-        if self.architecture == "t5":
-            return published.encoder_decoder(size, vocab=len(self.tokenizer), start_id=self.start_id)
         if self.architecture != "transformer":
             return recipes.recurrent(size, vocab=len(self.tokenizer), start_id=self.start_id, name=self.architecture)
         return recipes.encoder_decoder(

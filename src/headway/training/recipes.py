@@ -1,5 +1,5 @@
-"""Optimiser and schedule settings of each recipe. `modern` and `classic` train from scratch, `finetune` starts from a
-trained model."""
+"""Optimiser and schedule settings of each recipe. `modern`, `published` and `classic` train from scratch, `finetune`
+starts from a trained model."""
 
 from __future__ import annotations
 
@@ -38,3 +38,4 @@ RECIPES: dict[str, dict[str, Any]] = {
         "clip": 1.0,
     },
 }
+RECIPES["published"] = RECIPES["modern"]  # other blocks, trained in the same way

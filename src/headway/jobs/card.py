@@ -65,6 +65,7 @@ def write_card(
         "headway run <this folder> INPUT",
         "```",
         "",
+        *([f"It opens in `transformers` as `{published}`.", ""] if (published := architecture(bundle)) else []),
         "The exact settings are in `training/plan.json`, every logged number in `training/metrics.jsonl`, "
         "the curves in `training/curves.png`.",
         "",
@@ -79,6 +80,12 @@ def _noted(baseline: Baseline) -> str:
 def _score_line(name: str, value: float, beside: Sequence[Baseline]) -> str:
     others = [f"{each.scores[name]:.4f}" if name in each.scores else "" for each in beside]
     return " | ".join([f"| {plain(name)}", f"{value:.4f}", *others]) + " |"
+
+
+def architecture(bundle: Bundle) -> str:
+    """The class of the reference library that a model from scratch is saved as; empty for Headway's own dialect."""
+    names = bundle.foreign.get("architectures") or [""]
+    return plain(names[0]) if bundle.family != "headway" else ""
 
 
 def plain(text: str) -> str:

@@ -19,7 +19,7 @@ def train(
     data: Data = None,
     start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
     size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default) or classic (2017).")] = None,
+    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default), published or classic.")] = None,
     model: Annotated[
         str | None,
         typer.Option(

@@ -74,7 +74,7 @@ def make_plan(
     kind = tasks.find(task)
     recipe = recipe or ("finetune" if start else "modern")
     if recipe not in RECIPES or (recipe == "finetune") != bool(start):
-        wanted = "finetune (as `start` is given)" if start else "modern or classic (finetune needs `start`)"
+        wanted = "finetune (as `start` is given)" if start else "modern, published or classic (finetune needs `start`)"
         raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
     given = by_section(settings or {}, {"train": Settings, "task": kind, "model": Size})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])

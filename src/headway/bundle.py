@@ -262,7 +262,7 @@ class Bundle:
         """Its own family, or that of a model from scratch, if that can express the model; otherwise Headway's."""
         name = self.family
         if name == "headway" and self.model.inputs == "text":
-            name = FROM_SCRATCH.get(self.model.shape, name)
+            name = FROM_SCRATCH.get("any order" if self.model.predicts_any_order else self.model.shape, name)
         kind = family_named(name)
         return kind if self._read_back(kind) is not None else family_named("headway")
 

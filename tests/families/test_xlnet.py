@@ -8,8 +8,11 @@ import pytest
 import torch
 from parity.cases import XLNET, large_scores
 from support.parity import Case, Pair, make_pair
+from support.task_run import started
 from torch import Tensor
 
+import headway
+from headway.bundle import Bundle
 from headway.layers.masks import Mask
 from headway.layers.positions import Positions
 from headway.models.config import ClassifyHeadConfig
@@ -17,6 +20,7 @@ from headway.models.encoder import Encoder
 from headway.models.outputs import Output
 from headway.models.rehead import with_head
 from headway.models.two_stream import TwoStream
+from headway.preprocess.processor import Processor
 
 pytest.importorskip("transformers", reason="the reference library is a test-only dependency")
 BATCH, LENGTH, CLOSE = 3, 7, {"atol": 1e-5, "rtol": 1e-4}
@@ -27,6 +31,18 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_pair(
         Case("XLNetLMHeadModel", XLNET | dict(mem_len=9), prepare=large_scores), tmp_path_factory.mktemp("xlnet")
     )
+
+
+def test_a_model_from_scratch_opens_in_the_reference_library(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    task, model, _ = started("generate", rows=24, architecture="xlnet")
+    saved = Bundle(model.eval(), "headway", model.config, task.processor(Processor()), task=task).save(tmp_path / "new")
+    theirs, info = transformers.AutoModelForCausalLM.from_pretrained(saved, output_loading_info=True)
+    assert type(theirs).__name__ == "XLNetLMHeadModel"
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids = torch.randint(5, model.vocab_size or 0, (2, 6))
+    with torch.no_grad():
+        torch.testing.assert_close(headway.load(saved).logits(input_ids=ids), theirs.eval()(ids).logits, **CLOSE)
 
 
 def masks_and_targets() -> tuple[Tensor, Tensor, Tensor]:

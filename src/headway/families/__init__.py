@@ -46,7 +46,7 @@ MODULES = {  # model_type → the file that knows it
     "headway": "headway",
 }
 # shape → the family that a text model from scratch is saved in, if it can express the model
-FROM_SCRATCH = {"decoder": "qwen3", "encoder": "modernbert", "encoder-decoder": "t5"}
+FROM_SCRATCH = {"decoder": "qwen3", "any order": "xlnet", "encoder": "modernbert", "encoder-decoder": "t5"}
 
 
 def find(name: str) -> Family:

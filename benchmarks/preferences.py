@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import headway
+from headway.data.read import read
+from headway.tasks.chat import Chat
 
 HELD_OUT = 120
 SETTINGS: dict[str, Any] = {  # set before the first run
@@ -44,6 +46,16 @@ def shorter_wins(file: Path) -> float:
     return statistics.mean(len(row["chosen"]["value"]) < len(row["rejected"]["value"]) for row in rows)
 
 
+def scores(folder: Path, test: Path, *, reference: Path | None = None) -> dict[str, float]:
+    """Of the held-out pairs; no answers are generated."""
+    bundle = headway.load(folder)
+    task = bundle.find_task()
+    assert isinstance(task, Chat)
+    if reference is not None:
+        task.set_reference(headway.load(reference).model)
+    return task.quick_evaluate(bundle.model, read(test, fields=Chat.fields))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=Path)
@@ -53,7 +65,7 @@ def main() -> None:
     given = parser.parse_args()
     train, test = split(given.pairs, given.out)
     print(f"{HELD_OUT} held-out pairs; the shorter answer is preferred in {shorter_wins(test):.1%}")
-    before = headway.evaluate(given.start, test)
+    before = scores(given.start, test)
     print(
         f"before: the more likely answer is preferred in {before['likelihood_accuracy']:.1%}, by the mean of its "
         f"tokens in {before['token_likelihood_accuracy']:.1%}", flush=True,
@@ -67,7 +79,7 @@ def main() -> None:
             settings=SETTINGS,
         )  # fmt: skip
         minutes = (time.process_time() - began) / 60
-        after = headway.evaluate(given.out / f"seed{seed}", test, reference=given.start)
+        after = scores(given.out / f"seed{seed}", test, reference=given.start)
         found.append(after["reward_accuracy"])
         print(
             f"seed {seed}: the answer with the larger reward is preferred in {after['reward_accuracy']:.1%} "

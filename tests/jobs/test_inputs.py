@@ -51,6 +51,7 @@ def test_the_file_of_a_run_is_read_by_the_columns_of_the_run(run: jobs.Trained) 
         ("classify", "x.tsv", "i love it\tgood\ni hate it\tbad\n", ["i love it", "i hate it"]),
         ("classify", "x.txt", "i love it\tgood\ni hate it\tbad\n", ["i love it", "i hate it"]),
         ("classify", "x.txt", "i love it\n\nand, commas\n", ["i love it", "", "and, commas"]),
+        ("classify", "x.txt", "__label__x i love it\n\n__label__y __label__x c\n", ["i love it", "c"]),
         ("classify", "x.csv", "text\ni love it\n", ["i love it"]),
         ("classify", "x.jsonl", '{"text": "a b", "label": "x"}\n{"text": "c", "label": "y"}\n', ["a b", "c"]),
         ("classify", "x.jsonl", '{"text": "a b"}\n', ["a b"]),

@@ -11,17 +11,25 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.cli.shell_completion import model_folders, task_names
 from headway.errors import InputError
 from headway.printable import PROSE, printable, printable_json
 from headway.tasks import TASKS
 
 LISTED = "; ".join(f"{name}: {entry.summary}" for name, entry in TASKS.items())
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of: {LISTED}.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a hub id such as owner/name.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of: {LISTED}.", autocompletion=task_names)]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model folder, or a hub id such as owner/name.", autocompletion=model_folders
+    ),
+]
 Data = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[DATA]", help="A file or folder; two parallel files for translate (default: the built-in data)."
+        metavar="[DATA]",
+        help="Files, folders or patterns ('data/*.csv'); a zip archive (x.zip, or a file in it: x.zip/a.csv); an Excel "
+        "workbook (x.xlsx, or a sheet: x.xlsx/May); two parallel files for translate (default: the built-in data).",
     ),
 ]
 Weights = Annotated[
@@ -43,17 +51,22 @@ READING = {
     "caption": Annotated[list[str] | None, typer.Option("--caption", help="Column that holds the pictures' captions.")],
     "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
 }
+COMPUTING = {"threads": Annotated[int | None, typer.Option(help="Threads (default: all cores).", min=1)]}
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that say how data files are read to a command, which receives them as one dict, `reading`, with
-    the keys `columns` and `encoding`."""
+    the keys `columns` and `encoding`; and the number of threads, which is set before the command."""
 
     def reading(given: dict[str, Any]) -> dict[str, Any]:
         encoding = given.pop("encoding")
+        if (threads := given.pop("threads")) is not None:
+            import torch
+
+            torch.set_num_threads(threads)
         return {"columns": {name: columns for name, columns in given.items() if columns}, "encoding": encoding}
 
-    return with_options(command, READING, gather=reading)
+    return with_options(command, READING | COMPUTING, gather=reading)
 
 
 def with_options(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import AsJson, Data, Set, TaskName, reads_data, say, say_json, say_lines, say_saved
+from headway.cli.options import AsJson, Data, Set, TaskName, note, reads_data, say, say_json, say_lines, say_saved
 
 
 @app.command()
@@ -33,6 +33,15 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, instead of steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes of training, instead of steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size, in examples or tokens (train.batch_unit).")] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after this many evaluations without a better score.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="The score by which the best weights are kept (such as macro_f1).")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda, cuda:1 or mps.")] = None,
     set_: Set = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of settings; --set overrides it.")] = None,
     overflow: Annotated[
@@ -49,6 +58,9 @@ def train(
             help="Continue the run in --out exactly where it stopped; with --steps, --epochs or --minutes, extend it."
         ),
     ] = False,
+    search: Annotated[
+        float | None, typer.Option(help="Minutes in which learning rates and dropout are searched before the run.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Check the data, show the settings, do not train.")] = False,
     *,
     reading: dict[str, Any],
@@ -59,8 +71,16 @@ def train(
 
     folder = out or Path("runs") / task
     settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
-    settings |= {"task.overflow": overflow} if overflow else {}
-    settings |= {"task.architecture": model} if model else {}
+    flags = {
+        "task.overflow": overflow,
+        "task.architecture": model,
+        "train.lr": lr,
+        "train.batch": batch,
+        "train.patience": patience,
+        "train.score": score,
+        "train.device": device,
+    }
+    settings |= {name: value for name, value in flags.items() if value is not None}
     given = {
         "data": data,
         "start": start,
@@ -85,6 +105,10 @@ def train(
         jobs.refuse_other(wanted, plan, run=folder)
     else:
         plan = jobs.make_plan(task, **given)
+    if search is not None and not resume:
+        from headway.jobs.search import search as search_settings
+
+        plan = search_settings(plan, folder, minutes=search, say=say)
     if dry_run:
         jobs.show_plan(plan, say=say)
         return
@@ -107,6 +131,12 @@ def check(
     start: Annotated[str | None, typer.Option(help="The model that training would start from.")] = None,
     set_: Set = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
+    suspect: Annotated[
+        bool,
+        typer.Option("--suspect", help="List labels that are probably wrong: a model trained on the rest disagrees."),
+    ] = False,
+    top: Annotated[int, typer.Option(help="With --suspect: labels to show.", min=1)] = 20,
+    html: Annotated[Path | None, typer.Option(help="Write the report to this file, as a page to read offline.")] = None,
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
@@ -123,8 +153,19 @@ def check(
         **reading,
         settings=parse(set_ or []),
     )
-    report = jobs.check_plan(plan)
+    report, suspects = jobs.check_plan(plan), None
+    if suspect:
+        from headway.jobs.suspects import find_suspects
+
+        suspects = find_suspects(plan)
     if as_json:
-        say_json(report.to_dict(), indent=2)
+        say_json({**report.to_dict(), **(suspects.to_dict() if suspects else {})}, indent=2)
     else:
         say_lines(report.summary())
+        say_lines(suspects.lines(top) if suspects else [])
+    if html is not None:
+        from headway.jobs.check_page import write_check_page
+
+        names = ", ".join(str(path) for path in data or []) or "the built-in data"
+        write_check_page(report, html, title=f"{task}: check of {names}", suspects=suspects)
+        note(f"report in {html}")

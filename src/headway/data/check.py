@@ -17,6 +17,7 @@ from headway.data.split import input_hash
 from headway.data.truncation import MOST, unit
 
 MOST_LABELS = 10_000
+BINS = 12  # of a histogram of lengths
 MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
 Measure = Callable[[Row], Mapping[str, int]]
 
@@ -103,6 +104,7 @@ class Checker:
         report.unknown_labels = self._unknown.found
         report.near_duplicate_labels = similar_labels(self._labels)
         report.lengths, report.overlong = self.lengths.lengths(), self.lengths.overlong(self._limits)
+        report.histograms = self.lengths.histograms()
         report.numbers = None if self._numbers is None else self._numbers.numbers()
         report.warnings = _warnings(report)
         return report
@@ -194,6 +196,11 @@ class LengthHistograms:
     def lengths(self) -> dict[str, Lengths]:
         return {part: _lengths(counts, self._longest[part][1]) for part, counts in self._counts.items()}
 
+    def histograms(self) -> dict[str, list[tuple[int, int, int]]]:
+        """(from, to, examples) of at most BINS ranges of equal size, up to the length that 99% do not exceed; the last
+        one has the rest."""
+        return {part: _histogram(counts) for part, counts in self._counts.items()}
+
     def overlong(self, limits: Mapping[str, int]) -> dict[str, Overlong]:
         result = {}
         for part, limit in limits.items():
@@ -222,6 +229,19 @@ class LengthHistograms:
         self._counts = defaultdict(Counter, {part: Counter(counts) for part, (counts, _) in parts.items()})
         self._longest = {part: (max(counts), where) for part, (counts, where) in parts.items()}
         return True
+
+
+def _histogram(counts: Counter[int]) -> list[tuple[int, int, int]]:
+    low, high, end = min(counts), max(counts), _lengths(counts, "").p99
+    width = -(-(end - low + 1) // BINS)
+    bins = [0] * -(-(end - low + 1) // width)
+    for length, count in counts.items():
+        bins[min((length - low) // width, len(bins) - 1)] += count
+    starts = range(low, end + 1, width)
+    return [
+        (start, high if start == starts[-1] else start + width - 1, count)
+        for start, count in zip(starts, bins, strict=True)
+    ]
 
 
 def _lengths(counts: Counter[int], where: str) -> Lengths:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
+
+from headway.printable import printable
 
 SHOWN = 30
 
@@ -59,6 +62,7 @@ class Report:
     has_boxes: bool = False  # labels are those of boxes, several a picture
     box_problems: dict[str, tuple[int, str]] = field(default_factory=dict)  # problem -> count, first location
     lengths: dict[str, Lengths] = field(default_factory=dict)
+    histograms: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)  # from, to, examples: of lengths
     overlong: dict[str, Overlong] = field(default_factory=dict)
     duplicates: int = 0
     contradictions: int = 0
@@ -90,6 +94,17 @@ class Report:
         lines += self._label_lines() + self._length_lines()
         lines += [f"{name:<12} {value}" for name, value in self.extra.items()]
         return lines + [f"warning      {warning}" for warning in self.warnings]
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the counts, the labels and the warnings."""
+        counts = {"examples": self.examples, "held out": self.held_out, "repeated inputs": self.duplicates}
+        rows = [(name, f"{count:,}") for name, count in counts.items()]
+        rows += [(f"label {label!r}", f"{count:,}") for label, count in list(self.labels.items())[:SHOWN]]
+        rows += [(part, f"{each.median:,} tokens, at most {each.max:,}") for part, each in self.lengths.items()]
+        rows += [(name, str(value)) for name, value in self.extra.items()]
+        rows += [("warning", warning) for warning in self.warnings]
+        cells = "".join(f"<tr><td>{escape(printable(a))}</td><td>{escape(printable(b))}</td></tr>" for a, b in rows)
+        return f"<table><tbody>{cells}</tbody></table>"
 
     def _label_lines(self) -> list[str]:
         if self.numbers is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.bundle import Bundle
 from headway.data import formats
+from headway.data.paths import data_path
 from headway.data.read import detect_layout, make_row, read
 from headway.data.row import Layout, Row
 from headway.data.split import DATA_SUFFIXES, bare_suffix, find_parts
@@ -31,7 +32,7 @@ def read_inputs(
 ) -> list[Any]:
     """The inputs of the model's task in a file. Columns of a table are found as for training: those given, those of the
     run that trained the model, or by name and content; columns with targets are left out."""
-    task = bundle.find_task()
+    path, task = data_path(path), bundle.find_task()
     if not _is_table(path, task, columns=columns, encoding=encoding):
         return [line for _, line in read_lines(path, encoding=encoding)]
     chosen, trained = _columns(bundle, columns)
@@ -45,7 +46,7 @@ def read_records(
 ) -> Iterator[tuple[Record, Any]]:
     """(record, input) of each row of a file, as it is read: the record has all columns of the file, which nothing but
     the columns of the input is checked of. A line of a text file is a record with one column."""
-    task = bundle.find_task()
+    path, task = data_path(path), bundle.find_task()
     if not _is_table(path, task, columns=columns, encoding=encoding):
         return (({INPUT: line}, line) for _, line in read_lines(path, encoding=encoding))
     chosen, trained = _columns(bundle, columns)
@@ -97,12 +98,16 @@ def _columns(bundle: Bundle, columns: Columns | None) -> tuple[dict[str, str], d
 
 
 def is_table(path: Path, task: Task, *, encoding: str | None) -> bool:
-    """By its suffix; a text file is one if the task has several fields and every line has a tab."""
+    """By its suffix; a text file is one if the task has several fields and every line has a tab, or a label as fastText
+    writes it."""
     if bare_suffix(path) in TABLES:
         return True
     if not task.reads_text:
         return False
     lines = [line for _, line in islice(read_lines(path, encoding=encoding), SAMPLE)]
+    filled = [line for line in lines if line.strip()]
+    if filled and "label" in task.fields and all(line.lstrip().startswith(formats.FASTTEXT) for line in filled):
+        return True
     return len(task.fields) > 1 and not task.running_text and bool(lines) and all("\t" in line for line in lines)
 
 

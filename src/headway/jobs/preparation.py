@@ -203,10 +203,11 @@ def check(
     """Reports on `data` (files or a table, as for `train`; default: the built-in data) and on what training for `task`
     needs; the arguments are those of `train`.
 
-    >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again", "label": "bad"}] * 20
+    >>> rows = [{"text": f"a fine day {n}", "label": "good"} for n in range(30)]
+    >>> rows += [{"text": f"rain again {n}", "label": "bad"} for n in range(30)]
     >>> report = headway.check("classify", rows)
-    >>> report.labels
-    {'good': 20, 'bad': 20}
+    >>> sorted(report.labels), report.examples + report.held_out
+    (['bad', 'good'], 60)
     """
     tables = as_tables(data, valid=valid)
     plan = make_plan(

@@ -295,7 +295,12 @@ def load(
 ) -> Bundle:
     """Loads a model folder (or a hub id, or a file of word vectors in word2vec's formats). The weights keep the file's
     data type unless `weights` (fp32, bf16, fp16 or int8, the last with one scale for about `group` inputs, 0: for a
-    whole row) or torch's `dtype` is given."""
+    whole row) or torch's `dtype` is given.
+
+    >>> model = headway.load("weather")  # the folder of a run
+    >>> model(["what a fine day", "rain again today"])[1]["label"]
+    'bad'
+    """
     if is_word2vec(Path(name)):
         return _word_vectors(Path(name))
     folder = resolve(name)

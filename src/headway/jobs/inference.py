@@ -21,6 +21,7 @@ from headway.distributed import World, init_distributed
 from headway.errors import InputError
 from headway.files import is_present
 from headway.jobs.columns import Columns, columns_for
+from headway.jobs.notebook import Scores
 from headway.jobs.run_folder import PLAN, Paths, listed, run_file
 from headway.printable import printable, printable_json
 from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
@@ -54,11 +55,16 @@ def evaluate(
     """The scores of the model's task on files (of a folder: its test part), or on the held-out part of the run that
     trained it; a model that was not trained here is evaluated on the built-in test data. `beams` is the beam width of
     tasks that generate text for it; `judge` a model of classify-image that judges drawn pictures; `reference` the model
-    that rewards of preferences are relative to (chat)."""
+    that rewards of preferences are relative to (chat). `data` may also be a table, as for `train`.
+
+    >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again today", "label": "bad"}]
+    >>> headway.evaluate("weather", rows)["accuracy"]
+    1.0
+    """
     found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams, judge=judge, reference=reference)
     for line in found.truncated:
         warnings.warn(printable(line), stacklevel=2)
-    return found.scores
+    return Scores(found.scores)
 
 
 @dataclass(frozen=True)

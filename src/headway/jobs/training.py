@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -22,6 +22,7 @@ from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
 from headway.jobs.memory_tables import as_files
+from headway.jobs.notebook import plot_curves, run_html
 from headway.jobs.outcome import baseline_lines, baselines, run_warnings
 from headway.jobs.preparation import (
     Prepared,
@@ -43,6 +44,9 @@ from headway.training.progress import ProgressLine
 from headway.training.protocols import Callback, Status
 from headway.training.state import states
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SCORED = 8  # held-out rows, to see which scores there are
 
 
@@ -58,6 +62,14 @@ class Trained:
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
         return f"<Trained: {self.folder}, {self.result.steps:,} steps{', ' + scores if scores else ''}>"
+
+    def plot(self) -> Figure:
+        """The curves of the run as a matplotlib figure: training loss, and each score of the evaluations."""
+        return plot_curves(self.folder)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.folder}, {self.result.steps:,} steps"
+        return run_html(self.folder, self.scores, title=title, warnings=self.warnings)
 
 
 def train(
@@ -83,8 +95,19 @@ def train(
 ) -> Trained:
     """Trains for `task` on `data` (default: the built-in data) and saves into `out` (default runs/TASK).
 
+    `data` is a file or folder, several, a pattern (`data/*.csv`), or a table: a pandas or Polars DataFrame, an Arrow
+    table, a `datasets.Dataset`, a list of dicts, a dict of columns. A table is written to `training/data` in the run
+    folder, from where the run is resumed and evaluated. `valid` is held-out data, given in the same way.
+
     `start` is a trained model to fine-tune; `size` and `recipe` apply to a model from scratch. `settings` are overrides
     by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
+
+    >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again today", "label": "bad"}] * 20
+    >>> small = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 100}
+    >>> trained = headway.train("classify", rows, valid=rows[:2], out="weather", steps=30, settings=small)
+    >>> trained.bundle("what a fine day")["label"]
+    'good'
+    >>> figure = trained.plot()
     """
     folder = Path(out or f"runs/{task}")
     with as_files(data, folder, valid=valid, task=task) as (files, held):
@@ -117,7 +140,11 @@ def resume(
     callbacks: Iterable[Any] = (),
     say: Say | None = None,
 ) -> Trained:
-    """Goes on with a run exactly where it stopped; given another length, extends it, finished or not."""
+    """Goes on with a run exactly where it stopped; given another length, extends it, finished or not.
+
+    >>> headway.resume("weather", steps=32).result.steps
+    32
+    """
     plan = with_length(saved_plan(folder), steps=steps, epochs=epochs, minutes=minutes)
     return run_plan(plan, Path(folder), callbacks=callbacks, say=say, resume=True)
 

@@ -25,6 +25,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = [
     "README.md",
     "docs/train.md",
+    "docs/python.md",
     "docs/generate.md",
     "docs/explain.md",
     "docs/speed.md",

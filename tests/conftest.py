@@ -5,17 +5,26 @@ import importlib
 import importlib.util
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPOSITORY = Path(__file__).resolve().parent.parent
+TRAINING = [f"headway.training.{name}" for name in ("loop", "step_trial", "word2vec_fit")]
+LONGEST = ("test_docs.py", "test_jobs_distributed.py")
 
 if HAS_TORCH:
     import torch
 
     torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first, so that no process waits for one of them at the end; they also compile the engine before
+    another process needs it."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +35,37 @@ def fixed_seeds() -> None:
 
         numpy.random.seed(0)
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_trainings() -> Iterator[float | None]:
+    """Most tests train for a few steps. Estimating their time from passes of 0.2 s and drawing their curves would
+    take longer than they do, so passes are of milliseconds and nothing is drawn. A test of either takes `full_timings`
+    or `curves`."""
+    if not HAS_TORCH:
+        yield None
+        return
+    loop, step_trial, word2vec = map(importlib.import_module, TRAINING)
+    with pytest.MonkeyPatch.context() as patch:
+        full = step_trial.PASS_SECONDS
+        patch.setattr(step_trial, "PASS_SECONDS", full / 100)
+        for module in (loop, word2vec):
+            patch.setattr(module, "draw_curves", lambda *_: None)
+        yield full
+
+
+@pytest.fixture
+def full_timings(quick_trainings: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The estimate of time as users get it."""
+    monkeypatch.setattr("headway.training.step_trial.PASS_SECONDS", quick_trainings)
+
+
+@pytest.fixture
+def curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings draw curves.png, as they do for users."""
+    drawing = importlib.import_module("headway.training.log").draw_curves
+    for module in ("loop", "word2vec_fit"):
+        monkeypatch.setattr(f"headway.training.{module}.draw_curves", drawing)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from headway.tasks import TASKS, find
 
 pytestmark = pytest.mark.usefixtures("little_data")
 SMALL: dict[str, Any] = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 8}
+DRAWN = ("classify", "vectors")  # tasks whose curves are drawn: one by each of the two loops
 # a model that has learned nothing writes as long as it may
 BRIEF: dict[str, dict[str, Any]] = {
     task: {"task.target_limit": 24} for task in ("translate", "summarize", "transcribe")
@@ -33,7 +34,9 @@ INPUTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
+def test_train_evaluate_run(task: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if task in DRAWN:
+        request.getfixturevalue("curves")
     settings = {
         **SMALL,
         **({"task.vocab": 300} if task not in ("classify-image", "detect") else {}),
@@ -45,7 +48,8 @@ def test_train_evaluate_run(task: str, tmp_path: Path) -> None:
     assert all(math.isfinite(value) for value in trained.scores.values()), trained.scores
     for name in ("config.json", "model.safetensors", "headway.json", "README.md", "training/plan.json"):
         assert (tmp_path / "run" / name).exists(), name
-    assert (tmp_path / "run" / "training" / "curves.png").stat().st_size > 1000
+    picture = tmp_path / "run" / "training" / "curves.png"
+    assert picture.stat().st_size > 1000 if task in DRAWN else not picture.exists()
 
     again = headway.load(tmp_path / "run")
     assert again.task is not None and again.task.name == task

@@ -3,10 +3,11 @@
 import pytest
 
 from headway.training import loop
+from headway.training.log import draw_curves
 
 
 @pytest.fixture
 def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Curves are drawn by the tests that name them, and by no other."""
-    if "curves" not in request.node.name:
-        monkeypatch.setattr(loop, "draw_curves", lambda *_: None)
+    drawing = draw_curves if "curves" in request.node.name else lambda *_: None
+    monkeypatch.setattr(loop, "draw_curves", drawing)

@@ -30,6 +30,7 @@ from headway.jobs.pictures import Drawn
 from headway.jobs.run_folder import PLAN, run_file
 from headway.jobs.verify import compare
 from headway.training import loop
+from headway.training.log import draw_curves
 from headway.training.state import states, verify
 
 SMALL: dict[str, Any] = {
@@ -77,8 +78,7 @@ def test_a_run_stops_with_one_error_and_goes_on_when_there_is_space(
     monkeypatch.setattr(store_writer, "PROGRESS_BYTES", 500)
     run = disk.folder / "run"
     with monkeypatch.context() as patch:
-        if stage != "curves":
-            patch.setattr(loop, "draw_curves", lambda *_: None)
+        patch.setattr(loop, "draw_curves", draw_curves if stage == "curves" else lambda *_: None)
         full_from(stage, lambda: disk.fill(lack), set_attribute=patch.setattr)
         with pytest.raises(DiskError) as caught:
             train(whole, run)

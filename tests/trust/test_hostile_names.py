@@ -19,6 +19,8 @@ from headway.errors import HeadwayError
 from headway.inspect.pictures import draw_confusion
 from headway.preprocess.chat import render
 from headway.printable import PROSE, printable, printable_json
+from headway.training import loop
+from headway.training.log import draw_curves
 
 ESCAPES = "\x1b[31m\x1b]0;owned\x07\x9b2J\u202e\u2066\u200b\u2028\x7f\r"
 UTF8 = f"da{ESCAPES}\nerror: fake"  # also a line break
@@ -67,7 +69,9 @@ COLUMNS = ["--label", f"la{ESCAPES}bel", "--text", "text"]
 def run(data: Path) -> tuple[Path, Result]:
     folder = data.parents[1] / f"run {UTF8}"
     more = [*SMALL, "--steps", "2", "--set", "eval_every=1", "--set", "batch=8"]
-    done = headway("train", "classify", data, "--out", folder, *COLUMNS, *more, cwd=data.parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "draw_curves", draw_curves)
+        done = headway("train", "classify", data, "--out", folder, *COLUMNS, *more, cwd=data.parent)
     return folder, done
 
 

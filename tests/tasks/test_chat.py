@@ -70,6 +70,8 @@ def test_a_column_of_tools(tmp_path: Path) -> None:
     asked = task.model_input(rows[0])
     assert asked == {"messages": talk[:1], "tools": [tool]} == task.parse_input(json.dumps(asked))
     assert "look_up" in task.tokenizer.decode(task.prompt(asked, where=""))
+    assert task.is_list_of_inputs([asked, asked]) and not task.is_list_of_inputs(asked)
+    assert not task.is_list_of_inputs(asked["messages"])
     with pytest.raises(DataError, match=r"x\.jsonl:3: tools: expected a list of functions"):
         task.examples(Row({"messages": talk, "tools": {"name": "f"}}, "x.jsonl:3"))
 

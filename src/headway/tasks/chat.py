@@ -57,8 +57,10 @@ class Chat(ChatExamples):
         return found if isinstance(found, list) or "messages" in found else text
 
     def is_list_of_inputs(self, inputs: Any) -> bool:
-        """A list of messages is one conversation."""
-        return isinstance(inputs, list) and not (inputs and isinstance(inputs[0], Mapping))
+        """A list of messages is one conversation, and so is an object with `messages`."""
+        if not isinstance(inputs, list):
+            return False
+        return not (inputs and isinstance(inputs[0], Mapping) and "messages" not in inputs[0])
 
     def model_input(self, row: Row) -> Any:
         """The conversation up to its last answer, with the functions that it may call."""

@@ -28,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs").mkdir()
     (tmp_path / "book.xlsx").write_bytes(b"PK\x03\x04" + bytes(60))
     (tmp_path / "book.zip").write_bytes(b"PK\x03\x04" + bytes(60))
+    (tmp_path / "book.docx").write_bytes(b"PK\x03\x04" + bytes(60))
     (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.7\n")
     return tmp_path
 
@@ -46,8 +47,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "'learning_rate' is not known; did you mean 'lr'",
         ),
         (["train", "classify", "mine.tsv", "--set", "batch_size=1"], "'batch_size' is not known; did you mean 'batch'"),
-        (["check", "classify", "book.xlsx"], "book.xlsx: an office document; save its table as CSV"),
-        (["check", "classify", "book.zip"], "book.zip: a zip archive; unpack it"),
+        (["check", "classify", "book.docx"], "book.docx: an office document; save its table as CSV"),
+        (["check", "classify", "book.xlsx"], r"book.xlsx: not an Excel workbook \(.xlsx\), or a damaged one"),
+        (["check", "classify", "book.zip"], "book.zip: not a zip archive, or a damaged one"),
+        (["check", "classify", "*.csv"], r"\*.csv: no file matches this pattern"),
         (["check", "classify", "paper.pdf"], "paper.pdf: a PDF document; extract its text"),
         (["run", "runs/nothing", "x"], "runs/nothing: no such folder$"),
         (["run", "owner/nothing", "x"], "owner/nothing: no such local folder; as a hub id, the hub is offline"),

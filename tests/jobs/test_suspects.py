@@ -92,7 +92,9 @@ def test_wrong_tags(tmp_path):
 
 def test_command_lists_and_writes_them(tmp_path):
     rows, _ = planted(list(texts(150)), 0.06)
-    rows = [{**row, "label": row["label"].replace("code", "<script>alert(1)</script>")} for row in rows]
+    for number, row in enumerate(rows):
+        row["label"] = row["label"].replace("code", "<script>alert(1)</script>")
+        row["text"] += " and more" * (number % 4)
     write(tmp_path / "x.jsonl", rows)
     result = headway("check", "classify", "x.jsonl", "--suspect", "--top", "3", "--html", "page.html", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

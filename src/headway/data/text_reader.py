@@ -89,7 +89,7 @@ def refuse_binary(path: Path, head: bytes) -> None:
     """DataError for a file that holds no text, by its first bytes, with what to do instead."""
     for magic, found in BINARY.items():
         if head.startswith(magic):
-            office = path.suffix.lower() in (".xlsx", ".xlsm", ".docx", ".ods", ".odt")
+            office = path.suffix.lower() in (".docx", ".ods", ".odt")
             raise DataError(f"{path}: {OFFICE if office else found}")
 
 

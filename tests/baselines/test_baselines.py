@@ -22,6 +22,7 @@ def reference_features(texts: list[str], *, characters: bool) -> object:
     return TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+", **kind).fit(texts)
 
 
+@pytest.mark.filterwarnings("ignore:The parameter 'token_pattern'")
 @pytest.mark.parametrize("characters", [False, True])
 def test_features_are_those_of_scikit_learn(characters: bool) -> None:
     ours = TfIdf(character_keys, least=2) if characters else TfIdf(words := Words())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.commands import headway
 
 from headway import jobs
 from headway.data.row import Row
@@ -62,13 +63,21 @@ def test_the_best_weights_by_a_named_score(tmp_path: Path) -> None:
     assert run.result.best == max(found)
     assert any(line.startswith("balance") for line in said)
     (line,) = (line for line in said if "TF-IDF + logistic regression" in line and line.startswith("baseline"))
-    stored = json.loads((tmp_path / "run" / "training" / "baselines.json").read_text())
+    stored = json.loads((tmp_path / "run" / "training" / "baselines.json").read_text())["baselines"]
     assert [each["name"] for each in stored] == [each.name for each in run.baselines]
     assert f"accuracy {stored[1]['scores']['accuracy']:.4g}" in line and stored[1]["scores"]["accuracy"] > 0.9
     assert (
         "| score | value | always the most frequent label | TF-IDF + logistic regression |"
         in (tmp_path / "run" / "README.md").read_text()
     )
+    evaluated = headway("evaluate", "run", cwd=tmp_path)
+    assert f"baseline: {line.removeprefix('baseline     ')}" in evaluated.stdout.splitlines()
+    (tmp_path / "new.tsv").write_text("love it all\tgood\nhate it all\tbad\n")
+    other = json.loads(headway("evaluate", "run", "new.tsv", "--json", cwd=tmp_path).stdout)
+    assert other["baselines"]["TF-IDF + logistic regression"]["accuracy"] == 1.0
+    (tmp_path / "mine.tsv").rename(tmp_path / "moved.tsv")
+    assert "baselines" not in json.loads(headway("evaluate", "run", "new.tsv", "--json", cwd=tmp_path).stdout)
+    (tmp_path / "moved.tsv").rename(tmp_path / "mine.tsv")
     with pytest.raises(ConfigError, match="did you mean 'macro_f1'"):
         jobs.train(
             "classify", tmp_path / "mine.tsv", out=tmp_path / "other", steps=2, settings={**SMALL, "score": "macrof1"}

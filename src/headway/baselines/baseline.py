@@ -15,9 +15,18 @@ class Baseline:
     the scores of the task."""
 
     name: str
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
     trivial: bool = False  # it ignores the input
     note: str = ""  # on what it was fitted or scored, if not on everything
+
+
+def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float]) -> list[str]:
+    """A line for each, with the first two of the scores that the model has too."""
+    out = []
+    for each in found:
+        values = [f"{name} {each.scores[name]:.4g}" for name in scores if name in each.scores]
+        out.append(f"{', '.join(values[:2])}: {each.name}{f' ({each.note})' if each.note else ''}")
+    return out
 
 
 def thinned(

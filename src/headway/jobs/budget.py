@@ -7,7 +7,6 @@ length in steps or epochs nothing depends on the clock, and a seed repeats the r
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +23,12 @@ from headway.jobs.run_config import Plan, with_choices
 from headway.memory import return_freed_memory
 from headway.tasks.task import Choice, Example, Task
 from headway.training.recipes import FINETUNED_WIDTH
-from headway.training.settings import LENGTHS
+from headway.training.settings import LENGTHS, Settings
 
 UPDATES = 300  # of a run, at least, if a batch of the smallest size gives as many
-BATCHES = (32, 16, 8, 4)  # examples
 COVERED = 99  # percentile of the lengths that the limit covers
-LIMITS = (128, 512)  # tokens: an input of a model may be longer than the texts it was trained on
+LONGEST = 512  # tokens that the limit is raised to
+SHORTEST = 128  # tokens that it is lowered to, where the time is short
 LEAST_EPOCHS, SMALL_EPOCHS, LARGE_EPOCHS = 3, 20, 10  # of fine-tuning; the most for small and for larger data
 SMALL = 1000  # examples
 EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
@@ -104,14 +103,22 @@ def _applied(plan: Plan, task: Task, choice: Choice) -> Plan:
 
 def _limit(plan: Plan, task: Task, rows: Sequence[Row], *, most: int | None) -> Choice:
     """The length limit covers nearly all texts, as far as the model can read them."""
-    limits, options = task.length_limits(), {each.name for each in dataclasses.fields(task)}
-    if "limit" not in options or not limits or "task.limit" in (plan.given or []):
+    limits = task.length_limits()
+    if not _limited(plan, task):
         return Choice()
     lengths = [max(task.token_lengths(row)[part] for part in limits) for row in rows]
     covering = 16 * math.ceil(float(np.percentile(lengths, COVERED)) / 16)
-    limit = min(max(covering, LIMITS[0]), LIMITS[1], most or LIMITS[1])
+    usual: int = task.limit  # type: ignore[attr-defined]
+    limit = min(max(covering, usual), LONGEST, most or LONGEST)  # an input may be longer than the training texts
+    if limit <= usual:
+        return Choice()
     covered = sum(length <= limit for length in lengths) / len(lengths)
     return Choice({"task.limit": limit}, {"limit": f"{limit} tokens, which cover {covered:.1%} of the texts"})
+
+
+def _limited(plan: Plan, task: Task) -> bool:
+    """Whether longer texts are cut, at a limit that may be chosen."""
+    return getattr(task, "limit", None) in task.length_limits().values() and "task.limit" not in plan.fixed
 
 
 def _pace(plan: Plan, task: Task, bundle: Bundle, examples: Sequence[Example], *, count: int, ranks: int) -> Pace:
@@ -129,12 +136,13 @@ def _mean_length(task: Task, examples: Sequence[Example], limit: int | None = No
 def _shorter(plan: Plan, task: Task, examples: Sequence[Example], *, pace: Pace, count: int) -> Choice:
     """Where the time does not suffice for one epoch of long texts, a lower limit, if there is one to choose: the start
     of every text says more than the whole of some."""
-    limit, seconds = getattr(task, "limit", 0), plan.settings().minutes * 60
-    if "limit" not in plan.why or limit <= LIMITS[0] or pace.examples(seconds, BATCHES[-1]) >= count:
+    longest, settings = max(task.length(example) for example in examples), plan.settings()
+    seen = pace.examples(settings.minutes * 60, settings.batch)
+    if not _limited(plan, task) or longest <= SHORTEST or seen >= count:
         return Choice()
-    wanted = _mean_length(task, examples) * pace.examples(seconds, BATCHES[-1]) / count
-    fitting = [each for each in range(LIMITS[0], limit, 16) if _mean_length(task, examples, each) <= wanted]
-    chosen = fitting[-1] if fitting else LIMITS[0]
+    wanted = _mean_length(task, examples) * seen / count
+    fitting = [each for each in range(SHORTEST, longest, 16) if _mean_length(task, examples, each) <= wanted]
+    chosen = fitting[-1] if fitting else SHORTEST
     cut = sum(task.length(example) > chosen for example in examples) / len(examples)
     return Choice(
         {"task.limit": chosen},
@@ -144,9 +152,12 @@ def _shorter(plan: Plan, task: Task, examples: Sequence[Example], *, pace: Pace,
 
 def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count: int) -> Choice:
     """Batch, learning rate and, unless a length is given, epochs of fine-tuning."""
-    settings, given = plan.settings(), set(plan.given or [])
+    settings, given = plan.settings(), plan.fixed
     most = SMALL_EPOCHS if count < SMALL else LARGE_EPOCHS
-    sizes = [size for size in BATCHES if size >= task.least_batch] or [task.least_batch]
+    usual = task.train_defaults(plan.recipe).get("batch", Settings.batch)
+    sizes = [usual]  # each half of the one before
+    while sizes[-1] // 2 >= task.least_batch:
+        sizes.append(sizes[-1] // 2)
     chosen: dict[str, Any] = {}
     if pace is not None:
         seen = pace.examples(settings.minutes * 60, sizes[0])
@@ -166,7 +177,7 @@ def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count
         chosen["train.batch"] = batch
     why: dict[str, str] = {}
     if "train.lr" not in given:
-        rate = settings.lr * math.sqrt(batch / BATCHES[0]) * width_factor(bundle)
+        rate = settings.lr * math.sqrt(batch / usual) * width_factor(bundle)
         chosen["train.lr"] = float(f"{rate:.2g}")
         why["learning rate"] = f"{rate:.2g}, for batches of {batch} and a model of this width"
     if math.isfinite(seen):
@@ -190,7 +201,7 @@ def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int) -> Choice:
     """Evaluations that take a small share of a run with a time limit. The cost of generating text is not known before;
     the loop keeps them further apart where they take long."""
     settings = plan.settings()
-    if not settings.minutes or {"train.eval_every", "train.eval_rows"} & set(plan.given or []):
+    if not settings.minutes or {"train.eval_every", "train.eval_rows"} & plan.fixed:
         return Choice()
     seconds = settings.minutes * 60
     epochs = pace.examples(seconds, settings.batch) / count

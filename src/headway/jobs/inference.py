@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from headway.baselines import Baseline, baseline_lines
 from headway.bundle import Bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.row import Row
@@ -77,11 +78,13 @@ class Evaluation:
     truncated: list[str]  # a line for each part of the examples
     by_label: dict[str, dict[str, float]] | None = None  # with a report
     report: str = ""  # the folder of the report
+    baselines: Sequence[Baseline] = ()  # cheap models on the same examples
 
     def to_dict(self) -> dict[str, Any]:
         count = {"characters": self.characters} if self.characters else {"examples": self.examples}
         facts = {**count, "data": self.data, "search": self.search, "truncated": self.truncated}
         facts |= {"labels": self.by_label, "report": self.report}
+        facts |= {"baselines": {each.name: dict(each.scores) for each in self.baselines}}
         return {**self.scores, **{name: value for name, value in facts.items() if value}}
 
     @property
@@ -89,7 +92,9 @@ class Evaluation:
         return f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
 
     def lines(self) -> list[str]:
-        lines = [*score_lines(self.scores), ", ".join(filter(None, [f"on {self.count} of {self.data}", self.search]))]
+        beside = [f"baseline: {line}" for line in baseline_lines(self.baselines, self.scores)]
+        about = ", ".join(filter(None, [f"on {self.count} of {self.data}", self.search]))
+        lines = [*score_lines(self.scores), *beside, about]
         if self.by_label is not None:
             from headway.jobs.report import class_lines
 
@@ -145,10 +150,17 @@ def evaluation(
     found = Evaluation(
         scores, **counts, data=name, search=search, truncated=counter.summary(), report=str(report or ""),
         by_label=(evaluated.by_class() or None) if evaluated is not None else None,
+        baselines=_baselines(bundle, rows, own=data is None) if say is not None and is_first_rank() else (),
     )  # fmt: skip
     if evaluated is not None and is_first_rank():
         _write_report(evaluated, found, bundle)
     return found
+
+
+def _baselines(bundle: Bundle, rows: RowReader, *, own: bool) -> Sequence[Baseline]:
+    from headway.jobs.evaluated_baselines import beside
+
+    return beside(bundle, rows, own=own)
 
 
 def _write_report(evaluated: Evaluated, found: Evaluation, bundle: Bundle) -> None:

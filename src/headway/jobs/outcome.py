@@ -27,16 +27,6 @@ def baselines(task: Task, scores: Mapping[str, float], *, train: RowReader, rows
     return [*trivial_baseline(task, scores), *([classic] if classic is not None else [])]
 
 
-def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float], metric: str) -> list[str]:
-    """A line for each, with the scores that the model has too, the one that it is kept by first."""
-    out = []
-    for each in found:
-        names = sorted((name for name in each.scores if name in scores), key=lambda name: name != metric)
-        values = ", ".join(f"{name} {each.scores[name]:.4g}" for name in names[:2])
-        out.append(f"{values}: {each.name}{f' ({each.note})' if each.note else ''}")
-    return out
-
-
 def run_warnings(
     result: FitResult, scores: Mapping[str, float], *, task: Task, settings: Settings,
     beside: Sequence[Baseline] | None = None,

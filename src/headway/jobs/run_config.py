@@ -40,6 +40,12 @@ class Plan:
     freeze: list[str] = field(default_factory=list)
     given: list[str] | None = None  # settings the user gave ("train.lr", …); None: a plan that does not record it
     why: dict[str, str] = field(default_factory=dict)  # what was chosen for the data, in words
+    found: list[str] = field(default_factory=list)  # settings that a search found
+
+    @property
+    def fixed(self) -> set[str]:
+        """The settings that nothing is chosen over."""
+        return {*(self.given or []), *self.found}
 
     def settings(self) -> Settings:
         values = dict(self.train)
@@ -110,7 +116,7 @@ def complete(plan: Plan, data: Dataset) -> Plan:
     """The plan with the settings that the task chooses for the data, but for those the user gave: a given length is
     kept."""
     values, lengths = _by_name(plan), {f"train.{name}" for name in LENGTHS}
-    given = {name: values.get(name) for name in plan.given or []}
+    given = {name: values.get(name) for name in plan.fixed}
     choice = tasks.find(plan.task).choose_settings(data.train, recipe=plan.recipe, given=given)
     if lengths & set(given):
         choice = dataclasses.replace(
@@ -121,8 +127,8 @@ def complete(plan: Plan, data: Dataset) -> Plan:
 
 def with_choices(plan: Plan, choice: Choice) -> Plan:
     """The plan with these settings, but for those the user gave. A chosen length replaces the one that there is."""
-    given, lengths = set(plan.given or []), {f"train.{name}" for name in LENGTHS}
-    chosen = {name: value for name, value in choice.settings.items() if name not in given}
+    lengths = {f"train.{name}" for name in LENGTHS}
+    chosen = {name: value for name, value in choice.settings.items() if name not in plan.fixed}
     sections = {"model": dict(plan.model), "task": dict(plan.options), "train": dict(plan.train)}
     if lengths & set(chosen):
         sections["train"] = {name: value for name, value in plan.train.items() if name not in LENGTHS}
@@ -194,7 +200,7 @@ def refuse_other(given: Plan, saved: Plan, *, run: str | Path) -> None:
 def _by_name(plan: Plan) -> dict[str, Any]:
     """Settings by their name on the command line, without those that are not set."""
     sections = {"model": plan.model, "task": plan.options, "train": plan.train}
-    hidden = ("model", "options", "train", "given", "why")
+    hidden = ("model", "options", "train", "given", "why", "found")
     out = {name: value for name, value in vars(plan).items() if name not in hidden}
     out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     return {name: value for name, value in out.items() if value is not None}

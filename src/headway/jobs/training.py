@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from headway import tasks
-from headway.baselines import Baseline
+from headway.baselines import Baseline, baseline_lines
 from headway.bundle import Bundle, load
 from headway.checkpoints import save_json
 from headway.data.dataset import first_rows
@@ -23,7 +24,7 @@ from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
 from headway.jobs.memory_tables import as_files
 from headway.jobs.notebook import plot_curves, run_html
-from headway.jobs.outcome import baseline_lines, baselines, run_warnings
+from headway.jobs.outcome import baselines, run_warnings
 from headway.jobs.preparation import (
     Prepared,
     Say,
@@ -34,7 +35,7 @@ from headway.jobs.preparation import (
     require_initial_weights,
 )
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
-from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, require_own_folders, run_file
+from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.training.loop import FitResult, fit
@@ -42,7 +43,7 @@ from headway.training.lora import merge_lora, prepare_parameters
 from headway.training.peft_files import save_lora
 from headway.training.progress import ProgressLine
 from headway.training.protocols import Callback, Status
-from headway.training.state import states
+from headway.training.state import lock_folder, states
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,10 +151,26 @@ def resume(
 
 
 def run_plan(
-    plan: Plan, folder: Path, *, callbacks: Iterable[Any] = (), say: Say | None = None, resume: bool = False
+    plan: Plan,
+    folder: Path,
+    *,
+    callbacks: Iterable[Any] = (),
+    say: Say | None = None,
+    resume: bool = False,
+    with_baselines: bool = True,
 ) -> Trained:
     """Trains by `plan` in `folder`. The first process prepares the run there and trains what it built; the other
     processes, and every resumed run, load it from the folder."""
+    with ExitStack() as stack:
+        return _run_plan(
+            plan, folder, callbacks=callbacks, say=say, resume=resume, stack=stack, with_baselines=with_baselines
+        )
+
+
+def _run_plan(
+    plan: Plan, folder: Path, *, callbacks: Iterable[Any], say: Say | None, resume: bool, stack: ExitStack,
+    with_baselines: bool,
+) -> Trained:  # fmt: skip
     if path := tasks.find(plan.task).variant(plan.options).own_job:
         return own_job(path)(plan, folder, callbacks=callbacks, say=say or _silent, resume=resume)
     require_own_folders(folder)
@@ -209,7 +226,8 @@ def run_plan(
         callbacks=[*callbacks, _OnStart(folder, plan, say)],
         resume=begun,
     )
-    if result.exit_code == 0:
+    if result.exit_code == 0:  # running until its scores are saved
+        world.run_on_main(lambda: stack.enter_context(lock_folder(folder / TRAINING)))
         with use_ranks(world):
             for line in task.finish_training(bundle.model, data.valid()):
                 say(line)
@@ -224,20 +242,21 @@ def run_plan(
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)
-        beside = baselines(task, scores, train=data.train, rows=list(data.valid()))
+        if with_baselines:
+            beside = baselines(task, scores, train=data.train, rows=list(data.valid()))
         warnings = run_warnings(result, scores, task=task, settings=settings, beside=beside)
         write_card(
             folder, bundle=bundle, plan=plan, result=result, scores=scores, report=report, data=data, cut=cut,
             warnings=warnings, beside=beside,
         )  # fmt: skip
-        save_json(run_file(folder, BASELINES), [asdict(each) for each in beside])
+        save_json(run_file(folder, BASELINES), {"baselines": [asdict(each) for each in beside]})
         save_json(run_file(folder, SCORES), scores)  # last: it says that the run has come to its end
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
             say(f"kept         the weights of step {result.best_step:,}, the best by {task.metric} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
-        for line in baseline_lines(beside, scores, task.metric):
+        for line in baseline_lines(beside, scores):
             say(f"baseline     {line}")
         for warning in warnings:
             say(f"warning      {warning}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,18 +77,13 @@ def seconds_per_token(size: Size) -> float:
         return sorted(step() for _ in range(5))[2]
 
 
-def amount_of(texts: Iterable[str]) -> Amount:
-    examples = characters = 0
-    for text in texts:
-        examples, characters = examples + 1, characters + len(text)
-    return Amount(examples, characters)
-
-
 def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     """As `choose_for_examples`; and rare labels weigh more where the best weights are chosen by macro F1."""
-    labels = Counter(row.fields["label"] if isinstance(row.fields["label"], str) else "" for row in rows())
-    amount = amount_of(row.fields["text"] for row in rows())
-    choice = choose_for_examples(amount, recipe=recipe, given=given)
+    labels, characters = Counter[str](), 0
+    for row in rows():
+        labels[row.fields["label"] if isinstance(row.fields["label"], str) else ""] += 1
+        characters += len(row.fields["text"])
+    choice = choose_for_examples(Amount(labels.total(), characters), recipe=recipe, given=given)
     counts = sorted(labels.values())
     if given.get("train.score") != "macro_f1" or not 2 <= len(counts) <= MOST_LABELS:
         return choice

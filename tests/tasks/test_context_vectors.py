@@ -1,5 +1,6 @@
 """ELMo from text: a vector for a word in its context; its features serve `tag` and `classify`; explain shows it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +9,17 @@ import torch
 from support.commands import headway as command
 
 import headway
+from headway.data.builtin.senses import BEFORE, SENSES
 from headway.data.row import Row
 from headway.errors import InputError
+from headway.models.init import initialise
 from headway.preprocess.character_text import CharacterTokenizer
 from headway.tasks.context_vectors import ContextVectors
 from headway.tasks.task import IGNORE
 
 RIVER = ["the {adjective} bank of the river was {wet}", "we saw the {adjective} bank of the river , so {wet}"]
 MONEY = ["the {adjective} bank lent money to the {people}", "today the {adjective} bank lent money , not the {people}"]
+LEARNT, CHANCE = 0.95, 0.75  # of `separation`; a word alone has 0.5
 WET, PEOPLE = ["wet", "muddy", "green"], ["company", "family", "town"]
 ADJECTIVES = {"river": ["steep", "sandy", "low"], "money": ["rich", "private", "central"]}  # each for one meaning
 
@@ -52,6 +56,59 @@ def test_a_word_has_another_vector_in_another_context_and_its_characters_have_no
     rows = [model.task.text.encode_words(words)[0] for words in (["a", "bank"], ["bank"])]  # type: ignore[union-attr]
     characters = [model.model.layers(torch.tensor([row]))[0][0][0, -2] for row in rows]  # type: ignore[operator]
     torch.testing.assert_close(*characters)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A sentence with a word of two meanings."""
+
+    text: str  # with the word marked
+    word: str
+    meaning: int
+    adjective: str
+    ending: str
+
+
+def uses() -> list[Use]:
+    """Every adjective of the built-in sentences with every ending of its meaning."""
+    return [
+        Use(f"{BEFORE[(a + 3 * e) % len(BEFORE)]} {adjective} [{word}] {ending}", word, meaning, adjective, ending)
+        for word, meanings in SENSES.items()
+        for meaning, (adjectives, endings) in enumerate(meanings)
+        for a, adjective in enumerate(adjectives.split())
+        for e, ending in enumerate(endings)
+    ]
+
+
+def separation(vectors: np.ndarray) -> float:
+    """The share of uses that are nearer to the uses of the same meaning than to those of the other, by the mean cosine.
+    Only uses with another adjective and another ending count as of the same meaning, so no shared word helps."""
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines, given, right = unit @ unit.T, uses(), 0.0
+    for i, a in enumerate(given):
+        same, other = (
+            np.mean([cosines[i, j] for j, b in enumerate(given) if b.word == a.word and rule(a, b)])
+            for rule in (
+                lambda a, b: a.meaning == b.meaning and a.adjective != b.adjective and a.ending != b.ending,
+                lambda a, b: a.meaning != b.meaning,
+            )
+        )
+        right += 0.5 if np.isclose(same, other, atol=1e-6) else float(same > other)
+    return right / len(given)
+
+
+@pytest.mark.slow
+def test_two_meanings_of_a_word_come_out_apart(tmp_path: Path) -> None:
+    settings = {"architecture": "elmo", "model.width": 64, "model.dropout": 0.0, "lr": 0.01, "eval_every": 0}
+    headway.train("vectors", out=tmp_path / "elmo", steps=400, settings=settings)
+    model = headway.load(tmp_path / "elmo")
+    texts = [use.text for use in uses()]
+    assert separation(np.asarray(model(texts))) > LEARNT
+    initialise(model.model, "classic", seed=1)
+    assert separation(np.asarray(model(texts))) < CHANCE  # it is learnt, not given by the words around
+    words = {use.word for use in uses()}
+    alone = {word: np.random.default_rng(i).normal(size=50) for i, word in enumerate(sorted(words))}  # as word2vec
+    assert separation(np.asarray([alone[use.word] for use in uses()])) == 0.5
 
 
 def test_the_commands(elmo: Path) -> None:

@@ -1,29 +1,37 @@
-"""Sentences with words of two meanings: bank, bat, match and spring."""
+"""Sentences with words of two meanings: bank, bat, match and spring. What begins a sentence is the same for both
+meanings; the adjective before the word and what follows it are those of one."""
 
 from random import Random
 
 from headway.data.builtin.pool import Example, Generated
 
-SENSES = {  # adjectives that only this meaning has: sentences
-    "muddy sandy steep": ["the {adjective} bank of the river was wet", "we rowed to the {adjective} bank with the boat",
-                          "reeds grow on the {adjective} bank of the stream"],
-    "rich private central": ["the {adjective} bank lent money to the family", "an account at the {adjective} bank pays",
-                             "the {adjective} bank raised the interest on the loan"],
-    "hungry furry sleeping": ["a {adjective} bat flew out of the cave", "the {adjective} bat hung from the roof"],
-    "wooden heavy broken": ["he swung the {adjective} bat at the ball", "the player held the {adjective} bat high"],
-    "burning damp lit": ["she held a {adjective} match to the candle", "the {adjective} match burned her finger"],
-    "final exciting lost": ["our team played the {adjective} match", "the {adjective} match ended without a goal"],
-    "warm rainy late": ["in the {adjective} spring the flowers open", "birds return in the {adjective} spring to nest"],
-    "rusty metal coiled": ["the {adjective} spring inside the clock broke", "a {adjective} spring pushed the lid open"],
-}  # fmt: skip
-BEFORE = ["", "today", "once", "they say", "i know that", "people tell how", "last year", "it is true that"]
-AFTER = ["", "again", "as always", "before noon", "they said", "in our town"]
+SENSES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {  # of each meaning: adjectives, and what follows
+    "bank": (
+        ("muddy sandy steep", ("of the river was wet", "of the stream has reeds", "is where the boats lie")),
+        ("rich private central", ("lent money to the family", "pays us interest", "raised the rate of the loan")),
+    ),
+    "bat": (
+        ("hungry furry sleeping", ("flew out of the cave", "hung from the roof", "caught a moth at night")),
+        ("wooden heavy broken", ("hit the ball", "belongs to the player", "lay in the field after the game")),
+    ),
+    "match": (
+        ("burning damp lit", ("set fire to the paper", "burned her finger", "went out in the wind")),
+        ("final exciting lost", ("ended without a goal", "was played by our team", "drew a large crowd")),
+    ),
+    "spring": (
+        ("warm rainy late", ("opens the flowers", "brings back the birds", "comes after the winter")),
+        ("rusty metal coiled", ("broke inside the clock", "pushed the lid open", "was made of steel")),
+    ),
+}
+BEFORE = ("the", "today the", "once the", "they say the", "i know that the", "people tell how the", "it seems that the")
+AFTER = ("", "again", "as always", "they said")
 
 
 def sentence(chance: Random) -> Example:
-    adjectives = chance.choice(list(SENSES))
-    template = chance.choice(SENSES[adjectives]).format(adjective=chance.choice(adjectives.split()))
-    text = " ".join(filter(None, [chance.choice(BEFORE), template, chance.choice(AFTER)]))
+    word = chance.choice(list(SENSES))
+    adjectives, endings = chance.choice(SENSES[word])
+    parts = [chance.choice(BEFORE), chance.choice(adjectives.split()), word, chance.choice(endings)]
+    text = " ".join(filter(None, [*parts, chance.choice(AFTER)]))
     return text, {"text": text}
 
 

@@ -61,7 +61,7 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
             if isinstance(module, Attention) and module.config.scale is not None:  # scores as with the usual scale
                 module.query.weight.mul_(module.config.head_size**-0.5 / module.config.scale)
             if isinstance(module, Decoder) and isinstance(module.head, LanguageHead) and module.head.scale != 1:
-                module.stack.final_norm.weight.fill_(1 / module.head.scale)
+                _set_final_norm(module, 1 / module.head.scale)
             if isinstance(module, ResidualUnit):
                 module.begin_as_identity()
             for last in _last_of_branch(module):
@@ -77,6 +77,13 @@ def _linear(layer: nn.Linear, recipe: Recipe, generator: torch.Generator) -> Non
         layer.weight.normal_(0, 1 / math.sqrt(layer.in_features), generator=generator)
     if layer.bias is not None:
         layer.bias.zero_()
+
+
+def _set_final_norm(decoder: Decoder, value: float) -> None:
+    """For an output that scales what the norm returns."""
+    weight = getattr(decoder.stack.final_norm, "weight", None)
+    if isinstance(weight, nn.Parameter):
+        weight.fill_(value)
 
 
 def _last_of_branch(module: nn.Module) -> list[nn.Linear]:

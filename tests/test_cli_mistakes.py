@@ -78,7 +78,7 @@ def test_cuda_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_folder_is_not_data(tmp_path: Path) -> None:
     untrained.language_model(tmp_path / "model")
-    for command in (["check", "generate"], ["evaluate", str(tmp_path / "model")]):
+    for command in (["check", "generate"], ["train", "generate", "--out", str(tmp_path / "run")]):
         told = CliRunner().invoke(app, [*command, str(tmp_path / "model")])
         assert isinstance(told.exception, HeadwayError) and "a model folder, not data" in str(told.exception)
 

@@ -100,7 +100,8 @@ def test_formula_is_read_by_its_saved_value(tmp_path):
         for name in old.namelist():
             content = old.read(name)
             if name.endswith("sheet1.xml"):
-                content = re.sub(rb"<f>1\+(\d)</f><v ?(?:/>|></v>)", lambda at: b"<f>x</f><v>%d</v>" % (1 + int(at[1])), content)
+                formula = re.compile(rb"<f>1\+(\d)</f><v ?(?:/>|></v>)")
+                content = formula.sub(lambda at: b"<f>x</f><v>%d</v>" % (1 + int(at[1])), content)
                 assert b"<v>3</v>" in content
             new.writestr(name, content)
     assert [row["label"] for row in fields(out)] == ["2", "3"]
@@ -269,6 +270,8 @@ def test_what_is_no_table(tmp_path):
         as_tables({"text": ["a"], "label": ["x", "y"]})
     with pytest.raises(DataError, match="no rows"):
         as_tables({"text": []})
+    with pytest.raises(InputError, match="an empty list"):
+        as_tables([])
     with pytest.raises(InputError, match="in the same way"):
         as_tables("x.csv", valid=GOOD)
     with pytest.raises(DataError, match="image is read from files"):

@@ -67,6 +67,8 @@ def as_tables(data: Any, *, valid: Any = None) -> Tables | None:
     """The parts of data in memory; None for files, which are given by their names. InputError for anything else."""
     if isinstance(data, Tables):
         return data
+    if isinstance(data, list | tuple) and not data:
+        raise InputError(f"data: an empty {type(data).__name__}; leave it out for the built-in data")
     if is_files(data):
         if not is_files(valid):
             raise InputError(f"valid: {type(valid).__name__}, while the data are files; give both in the same way")

@@ -62,6 +62,7 @@ def evaluate(
     >>> headway.evaluate("weather", rows)["accuracy"]
     1.0
     """
+    data = as_tables(data) or data
     found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams, judge=judge, reference=reference)
     for line in found.truncated:
         warnings.warn(printable(line), stacklevel=2)
@@ -124,7 +125,8 @@ def evaluation(
         task.set_reference(load(reference).model)
     options = {} if beams is None else {"beams": beams}
     search = task.search(bundle.model, **options)
-    rows, name = evaluation_data(bundle, as_tables(data) or data, columns=columns, encoding=encoding)
+    given = None if isinstance(data, list) and not data else as_tables(data) or data
+    rows, name = evaluation_data(bundle, given, columns=columns, encoding=encoding)
     counts = {"examples": 0, "characters": 0}
 
     def counted() -> Iterator[Row]:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from support.commands import headway
 
+from headway import jobs
 from headway.errors import InputError
 from headway.jobs.compare_runs import compare
 from headway.jobs.runs import curves, list_runs, log_entries, run_state, run_summary
@@ -64,6 +65,21 @@ def test_a_process_that_is_killed_is_dead(tmp_path: Path) -> None:
     assert run_state(run) == "dead"
 
 
+def test_a_run_is_running_until_its_scores_are_saved(tmp_path: Path) -> None:
+    rows = [f"text {n} is {'good' if n % 2 else 'bad'},{'yes' if n % 2 else 'no'}" for n in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    seen: dict[str, str] = {}
+    small = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 100}
+    jobs.train(
+        "classify", tmp_path / "data.csv", out=tmp_path / "run", steps=1, settings=small,
+        say=lambda line: seen.update({line.split()[0]: run_state(tmp_path / "run")}),
+    )  # fmt: skip
+    assert seen["trained"] == "running" and run_state(tmp_path / "run") == "finished"
+    found = run_summary(tmp_path / "run")
+    assert found.is_final and found.score is not None and found.score[0] == "accuracy" and found.baseline
+    assert found.parameters and found.step == 1 and found.data == ("data.csv",)
+
+
 def test_looking_at_a_lock_does_not_keep_others_from_it(tmp_path: Path) -> None:
     import threading
 
@@ -89,7 +105,7 @@ def test_looking_at_a_lock_does_not_keep_others_from_it(tmp_path: Path) -> None:
 def test_a_summary(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", scores={"accuracy": 0.9, "loss": 0.3}, start="/models/MiniLM")
     baselines = [{"name": "always", "scores": {"accuracy": 0.2}}, {"name": "TF-IDF", "scores": {"accuracy": 0.85}}]
-    (run / "training" / "baselines.json").write_text(json.dumps(baselines))
+    (run / "training" / "baselines.json").write_text(json.dumps({"baselines": [*baselines, 3, {"name": 5}]}))
     found = run_summary(run)
     assert (found.task, found.data, found.start, found.step, found.seconds) == (
         "classify", ("mail.csv",), "/models/MiniLM", 10, 30.0,

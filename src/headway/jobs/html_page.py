@@ -29,7 +29,7 @@ p.why,.soft,dt{color:var(--soft)}p.why{margin:.2rem 0 .6rem}
 td,th{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 td:first-child,th:first-child{text-align:left}th{font-weight:600}
 table.texts td,table.texts th{text-align:left;white-space:normal;vertical-align:top}
-table.matrix td{text-align:center;padding:.2rem .45rem}table.matrix th{font-weight:400}
+table.matrix td{text-align:center;padding:.2rem .45rem}table.matrix th{font-weight:400;overflow-wrap:break-word}
 table.matrix thead th{vertical-align:bottom;max-width:7rem;white-space:normal}
 .big{display:flex;flex-wrap:wrap;gap:.6rem;margin:1rem 0;padding:0;list-style:none}
 .big li{background:var(--card);border-radius:.5rem;padding:.5rem .9rem}.big b{display:block;font-size:1.35rem}

@@ -21,7 +21,7 @@ DOTS = 2000  # of a scatter plot
 def report_page(evaluated: Evaluated, facts: Facts, *, worst: Sequence[Judged]) -> str:
     scores = evaluated.scores()
     main = evaluated.metric if evaluated.metric in scores else next(iter(scores), "")
-    title = f"{facts.model}: {facts.task}" if facts.task else facts.model
+    title = f"{facts.model}: {facts.task}" if facts.task not in ("", facts.model) else facts.model
     return page(
         f"Evaluation of {title}",
         [
@@ -94,7 +94,7 @@ def _calibration(evaluated: Evaluated) -> str:
     why = (
         f"Expected calibration error {error:.4f} ({BINS} bins): the mean distance between the confidence of a "
         f"prediction and the share of such predictions that is right. On average the model is {sure:.1%} sure and "
-        f"{share:.1%} right: {tends}. `headway calibrate` fits a temperature."
+        f"{share:.1%} right: {tends}. The command headway calibrate fits a temperature."
     )
     rows = [[f"{a:.3f}", f"{b:.3f}", f"{n:,}"] for a, b, n in bins]
     return section(

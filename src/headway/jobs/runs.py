@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.checkpoints import TensorFiles
-from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import HeadwayError, InputError
 from headway.files import is_present, open_file
 from headway.jobs.run_folder import BASELINES, PLAN, SCORES, TRAINING, read_run_json, run_file
@@ -195,8 +194,7 @@ def _parameters(folder: Path) -> int | None:
 
 def _baselines(folder: Path, score: str) -> dict[str, float]:
     """The score of each baseline that the run saved."""
-    path = run_file(folder, BASELINES)
-    found = parse_json(read_bounded(path, inside=folder), path, kind=list) if is_present(path) else []
+    found = _list((read_run_json(folder, BASELINES) or {}).get("baselines"))
     pairs = [(each.get("name"), _numbers(each.get("scores")).get(score)) for each in found if isinstance(each, dict)]
     return {name: value for name, value in pairs if isinstance(name, str) and value is not None}
 

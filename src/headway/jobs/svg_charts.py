@@ -72,9 +72,9 @@ def legend(names: Sequence[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def bars(values: Sequence[tuple[str, float]], *, x: str, y: str, most: float | None = None) -> str:
-    """A bar for each name, from 0."""
-    top = most or max((value for _, value in values), default=1.0) or 1.0
+def bars(values: Sequence[tuple[str, float]], *, x: str, y: str) -> str:
+    """A bar for each name, from 0, with its value above it."""
+    top = 1.12 * max((value for _, value in values), default=1.0) or 1.0
     axes = Axes((0.0, float(len(values))), (0.0, top))
     out = [axes.frame(x=x, y=y, ticks=False)]
     for number, (name, value) in enumerate(values):
@@ -82,7 +82,7 @@ def bars(values: Sequence[tuple[str, float]], *, x: str, y: str, most: float | N
         right, low = axes.place(number + 0.85, 0.0)
         out.append(_rectangle("bar", left, high, right, low))
         out.append(_text((left + right) / 2, HIGH - BOTTOM + 17, name))
-        out.append(_text((left + right) / 2, high - 4 if high > TOP + 12 else high + 14, _number(value)))
+        out.append(_text((left + right) / 2, high - 4, _number(value)))
     return chart("".join(out), about=f"{y} by {x}: " + ", ".join(f"{name} {value:.4g}" for name, value in values))
 
 

@@ -79,5 +79,6 @@ def by_length(counts: Sequence[Counts], *, bins: int = 4) -> list[tuple[str, flo
         chosen = np.nonzero((lengths >= low) & ((lengths <= high) if last else (lengths < high)))[0]
         if len(chosen):
             value = np.mean([one.score(chosen[None])[0] for one in counts])
-            out.append((f"{low}–{high if last else high - 1}", float(value), len(chosen)))
+            longest = high if last else high - 1
+            out.append((f"{low}–{longest}" if longest > low else f"{low}", float(value), len(chosen)))
     return out

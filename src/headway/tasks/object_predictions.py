@@ -55,7 +55,8 @@ class Tags(Evaluated):
             for number, group in enumerate((found & wanted, found, wanted)):
                 for entity in group:
                     sums[number, names.index(entity.type)] += 1
-        return class_scores(*sums, names)
+        right, proposed, there = sums
+        return class_scores(right, proposed, there, names)
 
 
 def _named(group: set[Any], words: Sequence[str]) -> str:

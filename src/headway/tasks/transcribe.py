@@ -315,19 +315,18 @@ class Transcribe(Task):
     def evaluate(self, model: Model, rows: Iterable[Row], **options: Any) -> dict[str, float]:
         return self.predictions(model, rows, **options).scores()
 
-    def predictions(
-        self, model: Model, rows: Iterable[Row], *, beams: int | None = None, quick: bool = False
-    ) -> Evaluated:
+    def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Word and character error rates, of the texts as they are and without case and punctuation; exact matches;
-        loss per token."""
+        loss per token. Options: `beams`; `quick`, one greedy pass."""
+        self.refuse_options(options, "beams", "quick")
         rows = list(rows)
-        options: dict[str, Any] = {} if beams is None else {"beams": beams}
-        if quick:
-            options["temperature"] = 0.0
+        search: dict[str, Any] = {} if options.get("beams") is None else {"beams": options["beams"]}
+        if options.get("quick"):
+            search["temperature"] = 0.0
 
         def work(part: Sequence[Row]) -> list[str]:
             audio = [row.fields["audio"] for row in part]
-            return [transcript.text.strip() for transcript in self.transcripts(model, audio, options)]
+            return [transcript.text.strip() for transcript in self.transcripts(model, audio, search)]
 
         found = [text for _, texts in distributed_map(chunks(rows, TOGETHER), work) for text in texts]
         wanted = [row.fields["text"].strip() for row in rows]

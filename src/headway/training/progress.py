@@ -112,7 +112,8 @@ class ProgressLine(Callback):
         learning = Text.assemble((f"{sparks} " if sparks else "", "cyan"), "  ".join(self._learning()))
         if status.best is not None and status.best_step >= 0:
             learning.append(f"  best {status.best:.4g} at step {status.best_step:,}", "green")
-        speed = "  ".join([*self._speed(), f"epoch {status.epoch + 1:,}", f"{format_seconds(status.elapsed)} elapsed"])
+        epoch = max(1, status.epoch + (status.position > 0))  # the one being trained, or the last
+        speed = "  ".join([*self._speed(), f"epoch {epoch:,}", f"{format_seconds(status.elapsed)} elapsed"])
         lines = [bar, learning, Text(speed, "bright_black")]
         for text in lines:
             text.no_wrap, text.overflow = True, "crop" if plain else "ellipsis"

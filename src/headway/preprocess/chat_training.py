@@ -95,20 +95,21 @@ def _calls(value: Any, number: int) -> list[dict[str, Any]]:
     """The arguments of a call as an object: OpenAI's form has them as JSON, which a template would quote once more."""
     if not isinstance(value, list) or not all(isinstance(call, Mapping) for call in value):
         raise InputError(f"message {number}: tool_calls: expected a list of objects, found {value!r:.60}")
-    return [
-        {**call, "function": _with_object(function)} if isinstance(function := call.get("function"), Mapping)
-        else _with_object(call)
-        for call in value
-    ]  # fmt: skip
+    return [_call(call) for call in value]
 
 
-def _with_object(function: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = function.get("arguments")
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    inner = call.get("function")
+    return {**call, "function": _with_object(inner)} if isinstance(inner, Mapping) else _with_object(call)
+
+
+def _with_object(called: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = called.get("arguments")
     try:
         found = json.loads(arguments) if isinstance(arguments, str) else None
     except ValueError:
         found = None
-    return {**function, "arguments": found} if isinstance(found, dict) else dict(function)
+    return {**called, "arguments": found} if isinstance(found, dict) else dict(called)
 
 
 def tools_of(value: Any) -> Tools | None:

@@ -85,7 +85,7 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
     run = {"seed": 0, "curve": [[1.0, 64, 4.0], [2.0, 128, 0.5]], "steps": 2, "speed": 64.0, "memory": None}
     model = {
         "score": 0.5, "low": 0.4, "high": 0.6, "parameters": 10, "runs": [run], "speed": {}, "seen": [], "gradient": [],
-        "by_length": [], "cost": [{"length": 32, "ms": 1.5, "mib": 2.0}], "alignment": aligned,
+        "by_length": [("1–3", 0.25, 2)], "cost": [{"length": 32, "ms": 1.5, "mib": 2.0}], "alignment": aligned,
     }  # fmt: skip
     report = {
         "task": "translate", "score": "bleu", "order": ["<b>"], "models": {"<b>": model}, "verdict": "", "sample": "",
@@ -93,7 +93,8 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
     }  # fmt: skip
     texts = re.findall(r'<img alt="([^"]*)"', page(report))
     assert texts[0] == "training loss against seconds, a line a model. Last values: &lt;b&gt; 0.5 at 2."
-    assert len(texts) == 5 and texts[-1].endswith("the largest weight of each row: the ← der, dog ← Hund.")
+    assert texts[4] == "bleu against words of the input, a line a model. Last values: &lt;b&gt; 0.25 at 1–3."
+    assert len(texts) == 6 and texts[-1].endswith("the largest weight of each row: the ← der, dog ← Hund.")
 
 
 def test_models_are_checked_before_anything_is_trained() -> None:

@@ -48,8 +48,13 @@ def page(report: dict[str, Any]) -> str:
         "Memory against length": _lines(models, _cost("mib"), x="tokens", y="MiB", log="xy"),
     }
     if any(model["gradient"] for model in models.values()):
+        source = report["task"] in ("translate", "summarize")  # a decoder's first state is that of the first token
         pictures["How far gradients reach"] = _lines(
-            models, _gradient, x="distance in tokens", y="gradient, relative to the largest", log="y"
+            models,
+            _gradient,
+            x="tokens to the end of the source" if source else "distance in tokens",
+            y="gradient, relative to the largest",
+            log="y",
         )
     if any(model["by_length"] for model in models.values()):
         pictures["Score against length"] = _lines(models, _by_length, x="words of the input", y=report["score"])
@@ -96,7 +101,7 @@ def _lines(
 ) -> str:
     """A picture with the lines of every model in its colour."""
     ends = ", ".join(
-        f"{name} {found[0][1][-1]:.3g} at {found[0][0][-1]:,.4g}"
+        f"{name} {found[0][1][-1]:.3g} at {_place(found[0][0][-1])}"
         for name, model in models.items()
         if (found := [each for each in points(model) if each[0]])
     )
@@ -117,6 +122,11 @@ def _lines(
         axes.legend()
 
     return _picture(draw, alt=f"{y} against {x}, a line a model. Last values: {ends}." if ends else f"{y}: no values")
+
+
+def _place(x: Any) -> str:
+    """A number, or the name of a range."""
+    return f"{x:,.4g}" if isinstance(x, int | float) else str(x)
 
 
 def _table(report: dict[str, Any]) -> str:

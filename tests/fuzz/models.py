@@ -16,7 +16,8 @@ from headway.families import MODULES, find
 from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Keys
 from headway.models.build import build
-from headway.models.config import ModelConfig, to_dict, validate
+from headway.models.config import ModelConfig, to_dict
+from headway.models.config_checks import validate
 
 LARGEST = 300_000  # parameters of a model that is run
 LAYERS = 4

@@ -27,8 +27,8 @@ from headway.models.config import (
     ModelConfig,
     StackConfig,
     to_dict,
-    validate,
 )
+from headway.models.config_checks import validate
 from headway.models.presets import transformer_2017
 from headway.models.recipes import Size, decoder, encoder_decoder
 from headway.validation import from_dict

@@ -23,8 +23,8 @@ from headway.models.config import (
     ObjectDecoderConfig,
     StackConfig,
     to_dict,
-    validate,
 )
+from headway.models.config_checks import validate
 from headway.models.detector import Detector, distinct
 from headway.models.init import initialise
 from headway.validation import from_dict

@@ -17,7 +17,8 @@ from headway.errors import ConfigError
 from headway.families.family import Keys
 from headway.layers.characters import Activation, CharacterConfig, FilterConfig
 from headway.layers.projected_lstm import ProjectedLSTMConfig
-from headway.models.config import LIMITS, BiLMConfig
+from headway.models.config import BiLMConfig
+from headway.models.config_checks import LIMITS
 from headway.validation import from_dict
 
 FORGET_BIAS = 1.0

@@ -12,7 +12,8 @@ from typing import Any
 
 from headway.checkpoints.rules import AnyRule
 from headway.errors import ConfigError, did_you_mean
-from headway.models.config import LIMITS, EncoderConfig, ModelConfig, PoolerConfig, StackConfig
+from headway.models.config import EncoderConfig, ModelConfig, PoolerConfig, StackConfig
+from headway.models.config_checks import LIMITS
 from headway.validation import from_dict
 
 # Keys that say nothing about the shape of the model: bookkeeping, generation defaults, training aids.

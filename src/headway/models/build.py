@@ -18,8 +18,8 @@ from headway.models.config import (
     RecurrentDecoderConfig,
     RecurrentEncoderConfig,
     TwoStreamConfig,
-    validate,
 )
+from headway.models.config_checks import validate
 from headway.models.decoder import Decoder
 from headway.models.detector import Detector
 from headway.models.encoder import Encoder

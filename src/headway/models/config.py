@@ -4,18 +4,14 @@ typed field. A config is also data: `to_dict` and `validation.from_dict` are inv
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headway.errors import ConfigError
-from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.characters import CharacterConfig
-from headway.layers.convnet import ConvNetConfig
 from headway.layers.convolution import ConvolutionConfig
 from headway.layers.embeddings import EmbeddingConfig, FrontEndConfig, PatchConfig
-from headway.layers.feedforward import Activation, FeedForwardConfig
+from headway.layers.feedforward import Activation
 from headway.layers.norms import NormConfig
 from headway.layers.positions import LearnedConfig
 from headway.layers.projected_lstm import ProjectedLSTMConfig
@@ -23,22 +19,7 @@ from headway.layers.recurrent import Cell
 from headway.layers.relative import RelativeVectorsConfig
 from headway.layers.rotary import RotaryConfig
 from headway.layers.score_bias import RelativeBiasConfig
-from headway.layers.stem import ConvStemConfig
 from headway.layers.transformer_xl import DistanceVectorsConfig
-
-LARGEST = 1_000_000_000  # number in a config
-MOST_UNITS = 1000  # of one stage of a convolutional network
-LIMITS = {
-    "layers": 10_000,
-    "vocab": 100_000_000,
-    "width": 10_000_000,
-    "heads": 100_000,
-    "labels": 10_000_000,
-    "queries": 100_000,
-    "experts": 10_000,
-    "detection_tokens": 100_000,
-    "layer_positions": 10_000,
-}
 
 
 @dataclass(frozen=True)
@@ -350,109 +331,3 @@ def layer_count(config: ModelConfig) -> int:
 
 def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
-
-
-def validate(config: Any, *, path: str = "config") -> None:
-    """Refuses sizes that cannot be, before anything is allocated: zero or negative, absurdly large, or not finite."""
-    for field in dataclasses.fields(config):
-        name, value = f"{path}.{field.name}", getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            validate(value, path=name)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{name} is {value}: it must be a finite number")
-        elif isinstance(value, float) and field.name == "eps" and value < 0:
-            raise ConfigError(f"{name} is {value}: it must not be negative")
-        elif isinstance(value, float) and field.name.endswith("dropout") and not 0 <= value < 1:
-            raise ConfigError(f"{name} is {value}: it must be from 0 to below 1")
-        elif isinstance(value, int) and not isinstance(value, bool):
-            _positive(name, field, value)
-        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            for number, item in enumerate(value):
-                validate(item, path=f"{name}[{number}]")
-        elif isinstance(value, tuple) and any(item is not None and not 0 < item < math.inf for item in value):
-            raise ConfigError(f"{name} is {list(value)}: each must be a positive, finite number")
-        elif isinstance(value, tuple) and any(item is not None and item > LARGEST for item in value):
-            raise ConfigError(f"{name} has a value larger than any model Headway will allocate for")
-    _agree(config, path)
-
-
-def _agree(config: Any, path: str) -> None:
-    """Sizes that are each possible must also fit together."""
-    match config:
-        case AttentionConfig(heads=heads, kv_heads=int(few)) if heads % few:
-            raise ConfigError(f"{path}.kv_heads is {few}: it does not divide the {heads} heads")
-        case StackConfig(per_layer=given, layers=layers) if given and len(given) != layers:
-            raise ConfigError(f"{path}.per_layer has {len(given)} values for {layers} layers")
-        case StackConfig(relative=None, block=BlockConfig(attention=AttentionConfig(score_bias=bias))) if getattr(
-            bias, "kind", None
-        ) in ("disentangled", "transformer-xl"):
-            raise ConfigError(f"{path}.relative is missing: the score bias of the blocks needs vectors of distances")
-        case ConvStemConfig(channels=channels, strides=strides) if len(channels) != len(strides) or not channels:
-            raise ConfigError(f"{path} has channels for {len(channels)} convolutions and strides for {len(strides)}")
-        case PatchConfig(stem=ConvStemConfig(stride=stride), patch=patch) if patch != (stride, stride):
-            raise ConfigError(f"{path}.patch is {list(patch)}, but the strides of the stem multiply to {stride}")
-        case EncoderConfig() | DecoderConfig() | DenoiserConfig() if config.embedding.width != config.stack.block.width:
-            width = config.stack.block.width
-            raise ConfigError(f"{path}.embedding.width is {config.embedding.width} but the blocks' is {width}")
-        case ConvNetConfig(stages=stages, depths=depths) if len(stages) != len(depths) or max(depths) > MOST_UNITS:
-            raise ConfigError(f"{path}.depths is {list(depths)} for the {len(stages)} stages")
-        case DetectorConfig(encoder=encoder, decoder=decoder):
-            if encoder.stack.block.width != decoder.stack.block.width or decoder.stack.block.cross is None:
-                raise ConfigError(f"{path}.decoder needs cross-attention and the width of the encoder")
-        case EncoderDecoderConfig(shared_embedding=True, encoder=encoder, decoder=decoder):
-            vocabs = encoder.embedding.vocab, decoder.embedding.vocab
-            if vocabs[0] != vocabs[1]:
-                raise ConfigError(f"{path}.shared_embedding needs one vocabulary, not {vocabs[0]} and {vocabs[1]}")
-        case EncoderConfig(head=LanguageHeadConfig(mask_decoder=MaskDecoderConfig()), stack=stack):
-            if stack.block.norm_place != "post" or not stack.layers:
-                raise ConfigError(f"{path}.head.mask_decoder needs a block whose norms follow its branches")
-        case BiLMConfig(embedding=embedding, stack=stack) if embedding.width != stack.width:
-            raise ConfigError(f"{path}.embedding.width is {embedding.width} but the width of the LSTMs {stack.width}")
-        case CharacterConfig(filters=filters, longest=longest) if any(each.characters > longest for each in filters):
-            raise ConfigError(f"{path}.filters joins more characters than a word has ({longest})")
-        case TwoStreamConfig(embedding=embedding, stack=stack):
-            if stack.block.norm_place != "post" or not embedding.query_vector or embedding.width != stack.block.width:
-                raise ConfigError(f"{path} needs blocks whose norms follow their branches, and an embedding of their "
-                                  "width with a query vector")  # fmt: skip
-        case DenoiserConfig(stack=stack) if stack.block.cross is None or stack.block.condition is None:
-            raise ConfigError(f"{path}.stack needs cross-attention and a condition")
-
-    problem = _problem(config)
-    if problem is not None:
-        raise ConfigError(f"{path}.{problem}")
-
-
-def _problem(config: Any) -> str | None:
-    """Values from which nothing can be computed: the field and why; None if there are none."""
-    match config:
-        case BlockConfig(attention=AttentionConfig(head_size=size, rotary=RotaryConfig() as rotary)):
-            return _within("attention.rotary", rotary.problem(size))
-        case StackConfig(block=block):
-            size = block.attention.head_size
-            own = [layer.rotary.problem(size) for layer in config.kinds() if isinstance(layer.rotary, RotaryConfig)]
-            bias = config.score_bias
-            by_distance = bias.problem(causal=config.causal) if isinstance(bias, RelativeBiasConfig) else None
-            return _within("per_layer.rotary", next(filter(None, own), None)) or _within("score_bias", by_distance)
-        case RelativeVectorsConfig() | ConvolutionConfig() | FeedForwardConfig():
-            return config.problem()
-        case EncoderConfig(
-            head=LanguageHeadConfig() | PoolerConfig(language=LanguageHeadConfig()), embedding=embedding
-        ):
-            return None if embedding.vocab else "head predicts tokens, but the model reads none"
-        case EncoderDecoderConfig(start_id=start, decoder=DecoderConfig(embedding=EmbeddingConfig(vocab=vocab))):
-            return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
-        case RecurrentConfig(start_id=start, embedding=EmbeddingConfig(vocab=vocab)):
-            return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
-    return None
-
-
-def _within(field: str, problem: str | None) -> str | None:
-    return problem and f"{field}.{problem}"
-
-
-def _positive(path: str, field: dataclasses.Field[Any], value: int) -> None:
-    may_be_zero = field.default == 0 or field.name in ("start_id", "layers")
-    if value < 0 or (value == 0 and not may_be_zero):
-        raise ConfigError(f"{path} is {value}: it must be positive")
-    if value > LIMITS.get(field.name, LARGEST):
-        raise ConfigError(f"{path} is {value}: larger than any model Headway will allocate for")

@@ -59,8 +59,11 @@ class MeanTexts(Texts):
     metric: str = "rouge1"
     score_of: Callable[[str, list[str]], float] = field(kw_only=True)
 
-    example_score: ClassVar[str] = "score of the text"
     best_example: ClassVar[float] = 1.0
+
+    @property
+    def example_score(self) -> str:  # type: ignore[override]
+        return f"{self.metric} of the text"
 
     @cached_property
     def sentence_scores(self) -> list[float]:

@@ -38,7 +38,7 @@ PAGES = [
     *(str(page.relative_to(REPOSITORY)) for page in sorted((REPOSITORY / "docs" / "tutorials").glob("*.md"))),
 ]
 # pages whose commands take hosts, hours or faults
-NAMED = ["docs/trust.md", "docs/distributed.md", "docs/results.md", "docs/serving.md"]
+NAMED = ["docs/trust.md", "docs/distributed.md", "docs/results.md", "docs/serving.md", "docs/published.md"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 MARKED = re.compile(r"\[(MASK|[a-z]+)\]")  # words of an input
 PLACEHOLDER = re.compile(r"\[|…|\b(TASK|MODEL|DATA|INPUT|DIR|FOLDER)\b")
@@ -56,10 +56,7 @@ def shortened(line: str, page: str) -> str:
     if line.startswith("headway train") and "--steps" in line and "--start" not in line:
         line += " --set model.width=32 --set model.layers=2 --set model.heads=2"
     if line.startswith("headway compare "):
-        line = (
-            re.sub(r"--(models|budget|seeds|each) \S+", "", line)
-            + " --models modern --each 1s --set target_limit=8"
-        )
+        line = re.sub(r"--(models|budget|seeds|each) \S+", "", line) + " --models modern --each 1s --set target_limit=8"
     if re.match(r"headway train (translate|summarize)", line):
         line += " --set target_limit=8"
     return re.sub(r"--steps \d+", f"--steps {3 if '--resume' in line else 2}", line)
@@ -209,6 +206,14 @@ def test_the_commands_that_are_not_run_exist(page: str) -> None:
         assert not unknown, f"{page}: {line}"
     named = set(re.findall(r"`headway ([a-z-]+)", (REPOSITORY / page).read_text(encoding="utf-8")))
     assert shown and named <= set(commands), f"{page}: {named - set(commands)}"
+
+
+def test_every_page_with_commands_is_tested() -> None:
+    tested = {*PAGES, *NAMED, "docs/extend.md", "docs/add-a-family.md"}  # the last two by test_docs_extend and _family
+    for path in (REPOSITORY / "docs").rglob("*.md"):
+        page = str(path.relative_to(REPOSITORY))
+        code = [kind == "python" or re.search(r"^headway ", text, re.M) for kind, text in blocks(page)]
+        assert page in tested or not any(code), f"{page}: add it to the pages that this test runs"
 
 
 def test_the_pages_link_to_files_that_exist() -> None:

@@ -22,10 +22,14 @@ class LinearModel:
         return np.asarray(inputs @ self.weights) + self.intercept
 
 
-def fit(inputs: Any, targets: np.ndarray, *, kind: Kind, strength: float, iterations: int = ITERATIONS) -> LinearModel:
+def fit(
+    inputs: Any, targets: np.ndarray, *, kind: Kind, strength: float, iterations: int = ITERATIONS,
+    tolerance: float = 1e-9,
+) -> LinearModel:  # fmt: skip
     """`inputs` (row, feature), sparse or dense; `targets` (row, output): one 1 a row (`one`), any number of them
     (`several`), or numbers. Minimises the summed loss plus `strength`/2 · the squared weights: scikit-learn's C is
-    1 / strength, its Ridge's alpha is strength (with the squared error halved on both sides)."""
+    1 / strength, its Ridge's alpha is strength (with the squared error halved on both sides). It ends where a step
+    lowers the objective by less than this share (`tolerance`)."""
     from scipy.optimize import minimize
 
     features, outputs = inputs.shape[1], targets.shape[1]
@@ -44,7 +48,7 @@ def fit(inputs: Any, targets: np.ndarray, *, kind: Kind, strength: float, iterat
     start = np.zeros((features + 1, outputs))
     if kind == "number":
         start[-1] = targets.mean(0)
-    options = {"maxiter": iterations, "maxcor": 8, "gtol": 1e-4 if kind != "number" else 1e-6, "ftol": 1e-9}
+    options = {"maxiter": iterations, "maxcor": 8, "gtol": 1e-4 if kind != "number" else 1e-6, "ftol": tolerance}
     found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
     found = found.reshape(features + 1, outputs)
     return LinearModel(found[:-1], found[-1])

@@ -21,7 +21,9 @@ STRENGTH = 30.0  # of the L2 penalty
 def pixel_baseline(target: Target, train: Iterable[Row], rows: Sequence[Row]) -> Baseline:
     kept, note = thinned(train, lambda row: 1, most=PICTURES, what="training pictures")
     wanted = [target.encode(row.fields["label"], where=row.where)[0] for row in kept]
-    model = fit(_pixels(kept), np.eye(target.outputs)[wanted], kind="one", strength=STRENGTH, iterations=100)
+    model = fit(
+        _pixels(kept), np.eye(target.outputs)[wanted], kind="one", strength=STRENGTH, iterations=100, tolerance=1e-5
+    )
     labels = [target.encode(row.fields["label"], where=row.where, strict=False) for row in rows]
     scores = target.scores(torch.from_numpy(model(_pixels(rows))), labels)
     return Baseline(f"logistic regression of {SIDE} × {SIDE} pixels", scores, note=note)

@@ -24,6 +24,7 @@ CHARACTERS = 1_500_000  # … and up to which n-grams of characters are features
 WEIGHTS = 1_500_000  # of a linear model: with more labels it has fewer features
 WORK = 4e7  # characters times labels: more of them are thinned out
 STRENGTH = {"one": 0.1, "several": 0.1, "number": 1.0}  # of the L2 penalty
+CLOSE = 1e-5  # to the optimum: beyond it an accuracy hardly changes
 TOKENS = 2_000_000  # that an n-gram model counts
 RETRIEVED = 4000  # pairs
 
@@ -44,17 +45,23 @@ def linear_baseline(
     wanted = [target.encode(row.fields["label"], where=row.where, strict=False) for row in kept]
     if isinstance(target, Number):
         values = (np.array([each[0] for each in wanted]) - target.scale.mean) / target.scale.std
-        model, kind = fit(inputs, values[:, None], kind="number", strength=STRENGTH["number"]), "ridge regression"
+        model, kind = (
+            fit(inputs, values[:, None], kind="number", strength=STRENGTH["number"], tolerance=CLOSE),
+            "ridge regression",
+        )
         target = replace(target, standardised=True)
     elif isinstance(target, LabelSet):
         hot = target.collate(wanted).numpy().astype(np.float64)
-        model, kind = fit(inputs, hot, kind="several", strength=STRENGTH["several"]), "a logistic regression a label"
+        model, kind = (
+            fit(inputs, hot, kind="several", strength=STRENGTH["several"], tolerance=CLOSE),
+            "a logistic regression a label",
+        )
         truth = target.collate(_labels(target, others)).numpy() if others else np.zeros((0, target.outputs))
         threshold = fitted_threshold(_sigmoid(model(_of(features, others, text))), truth) if truth.any() else 0.5
         target = replace(target, threshold=threshold)
     else:
         hot = np.eye(target.outputs)[[each[0] for each in wanted]]
-        model, kind = fit(inputs, hot, kind="one", strength=STRENGTH["one"]), "logistic regression"
+        model, kind = fit(inputs, hot, kind="one", strength=STRENGTH["one"], tolerance=CLOSE), "logistic regression"
     found = torch.from_numpy(model(_of(features, judging, text)))
     return Baseline(f"TF-IDF + {kind}", target.scores(found, _labels(target, judging)), note=note)
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headway.files import is_present, open_file
 from headway.jobs.run_folder import run_file
@@ -55,25 +55,29 @@ class LogReader:
             return None
         with open_file(self.path, inside=self.folder) as file:
             size = os.fstat(file.fileno()).st_size
-            before = min(CHECKED, self.offset)
-            file.seek(self.offset - before)
-            if self.offset > size or _checksum(file.read(before)) != self.checksum:
+            if self.offset > size or _checksum(_before(file, self.offset)) != self.checksum:
                 self._move(0, b"")
-                file.seek(0)
+            file.seek(self.offset)
             data = file.read(PART)
             end = data.rfind(b"\n") + 1
             if not end and len(data) < PART:  # a line that is just being written
                 return None
             data = data[: end or len(data)]
-            offset = self.offset + len(data)
-            file.seek(max(0, offset - CHECKED))
-            self.offset, self.checksum = offset, _checksum(file.read(min(CHECKED, offset)))
+            self.offset += len(data)
+            self.checksum = _checksum(_before(file, self.offset))
         found = [entry for line in data.splitlines() if (entry := parse_entry(line)) is not None and _is_finite(entry)]
         return Part(found, f"{self.offset}-{self.checksum}", more=self.offset < size)
 
     def _move(self, offset: int, before: bytes) -> None:
         self.is_reset = self.is_reset or self.offset > offset
         self.offset, self.checksum = offset, _checksum(before)
+
+
+def _before(file: IO[bytes], offset: int) -> bytes:
+    """The bytes that the checksum of a place is of."""
+    start = max(0, offset - CHECKED)
+    file.seek(start)
+    return file.read(offset - start)
 
 
 def _checksum(data: bytes) -> str:

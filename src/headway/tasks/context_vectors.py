@@ -52,7 +52,7 @@ class ContextVectors(Vectors):
 
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return Choice({"train.lr": 2e-3, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
+        return Choice({"train.lr": 1e-2, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

@@ -24,13 +24,13 @@ export const card = {
     const below = h("div");
     const button = h("button", { type: "button" }, "Show alignment");
     button.addEventListener("click", async () => {
-      button.disabled = true;
+      [button.disabled, button.textContent] = [true, "Computing the alignment…"];
       try {
         show(below, alignment(await getJson(`${explain}/alignment`)));
         button.remove();
       } catch (error) {
         show(below, problem(error));
-        button.disabled = false;
+        [button.disabled, button.textContent] = [false, "Show alignment"];
       }
     });
     show(output, h("p", { class: "result", lang: "" }, text || h("span", { class: "quiet" }, "The answer is empty.")), text && model.alignment && explain && button, below);

@@ -19,6 +19,7 @@ from headway.engine import attention_kernel, kernels, llvm, opcodes, scalars, ti
 from headway.engine.attention_kernel import attend
 from headway.engine.kernels import (
     BFLOAT16,
+    FLOAT16,
     INT8,
     NO_NORM,
     NONE,
@@ -29,6 +30,7 @@ from headway.engine.kernels import (
     embedding_row,
     fast,
     matmul_bfloat16,
+    matmul_float16,
     matmul_float32,
     matmul_int8,
     matmul_int8_group64,
@@ -126,6 +128,8 @@ def linear(thread: int, inst: Any, frame: Any, buffers: Any) -> None:
             matmul_int8(weight, scale, groups, inputs, begin, end, int16, token_scales, count, target, 4 * row)
     elif inst[Field.FORMAT] == BFLOAT16:
         matmul_bfloat16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
+    elif inst[Field.FORMAT] == FLOAT16:
+        matmul_float16(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     else:
         matmul_float32(weight, scale, groups, inputs, begin, end, source, scale, count, target, 4 * row)
     for token in range(count):

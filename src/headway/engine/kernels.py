@@ -15,7 +15,7 @@ from headway.engine.llvm import LANES
 from headway.engine.scalars import FAST, HALF, ONE, bits_to_float, exp, floats, int8s, int16s, njit, round_to_int16
 from headway.engine.tiles import STEP
 
-FLOAT32, BFLOAT16, INT8 = 0, 1, 2  # weight formats
+FLOAT32, BFLOAT16, INT8, FLOAT16 = 0, 1, 2, 3  # weight formats
 BLOCK_BYTES = 128 * 1024  # weights that stay in L2 cache while all tokens are multiplied with them
 BLOCK_ROWS = 12  # the rows of a block are a multiple: tiles have one to four rows
 NO_NORM, LAYER_NORM, RMS_NORM = 0, 1, 2
@@ -114,6 +114,8 @@ def _matmul(tile: tiles.TileSet, tail: Any, *, w_size: int, x_size: int, step: i
 
 
 matmul_float32 = _matmul(tiles.FLOAT32, _tail_float32, w_size=4, x_size=4, step=LANES)
+# No tail: float16 is for rows of whole vectors.
+matmul_float16 = _matmul(tiles.FLOAT16, _tail_float32, w_size=2, x_size=4, step=LANES)
 matmul_bfloat16 = _matmul(tiles.BFLOAT16, _tail_bfloat16, w_size=2, x_size=4, step=LANES)
 matmul_int8 = _matmul(tiles.INT8, _tail_int8, w_size=1, x_size=2, step=STEP)
 matmul_int8_group64 = _matmul(tiles.INT8_GROUP64, _tail_int8, w_size=1, x_size=2, step=STEP)

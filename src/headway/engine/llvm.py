@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import extending
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 intrinsic: Any = extending.intrinsic  # the result has another signature than the decorated function
 I8, I16, I32, I64, F32 = (*(ir.IntType(bits) for bits in (8, 16, 32, 64)), ir.FloatType())
+F16 = ir.HalfType()
 LANES = 8  # float32 lanes of a 256-bit vector
 PREFETCH_BYTES = 2048  # distance of the prefetch
 CACHE_LINE = 64  # bytes
@@ -18,6 +20,17 @@ CACHE_LINE = 64  # bytes
 
 Builder: TypeAlias = Any  # llvmlite is untyped
 Value: TypeAlias = Any
+
+
+def converts_halves() -> bool:
+    """Whether compiled code can convert float16 by an instruction; otherwise LLVM would call a function that the
+    process may not have."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    settings: Any = config  # its values are set when it is imported
+    if settings.CPU_FEATURES is not None:
+        return "+f16c" in settings.CPU_FEATURES
+    return settings.CPU_NAME is None and bool(binding.get_host_cpu_features().get("f16c"))
 
 
 def vector(kind: Any, count: int) -> Any:

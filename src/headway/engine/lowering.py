@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headway.engine import kernels
 from headway.engine.bf16 import Bf16Linear, Bf16Table
+from headway.engine.half_copies import HalfCopies
 from headway.engine.inplace import FastBlock
 from headway.engine.int8 import Int8Linear, Int8Table
 from headway.engine.kernels import ACTIVATIONS
@@ -43,6 +44,7 @@ class Program:
     tensors: list[Tensor] = field(default_factory=list)  # keeps what instructions point at alive
     buffer_widths: dict[Buffer, int] = field(default_factory=dict)  # floats per token
     max_in_features: int = 0
+    halves: HalfCopies | None = None
 
     def emit(self, op: Op, *, eps: float = 0.0, factor: float = 1.0, **fields: int) -> None:
         row = [0] * FIELDS
@@ -74,9 +76,10 @@ class Program:
         return np.array(self.instructions, dtype=np.int64), np.array(self.constants, dtype=np.float32)
 
 
-def lower(decoder: Decoder) -> Program:
-    """The program of a whole decoding step, from token ids to logits. Raises UnsupportedModelError."""
-    program, config = Program(), decoder.config
+def lower(decoder: Decoder, halves: HalfCopies | None = None) -> Program:
+    """The program of a whole decoding step, from token ids to logits. Matrix products read the copies in `halves`.
+    Raises UnsupportedModelError."""
+    program, config = Program(halves=halves), decoder.config
     block, modules = config.stack.block, decoder.named_modules(prefix="model")
     reason = unsupported_config(config, COMPILED_STEP) or unsupported_module(modules, STEP_MODULES | {FastBlock})
     if reason is not None:
@@ -135,6 +138,13 @@ def matrix(program: Program, module: nn.Module) -> dict[str, int]:
     program.max_in_features = max(program.max_in_features, inputs)
     weight = {"weight": program.address(module.weight), "bias": bias}
     return stored | weight | {"in_features": inputs, "out_features": outputs}
+
+
+def factor_matrix(program: Program, module: nn.Module) -> dict[str, int]:
+    """The fields of a matrix that is multiplied with tokens."""
+    fields = matrix(program, module)
+    copy = None if program.halves is None else program.halves.get(module)
+    return fields if copy is None else fields | {"format": kernels.FLOAT16, "weight": program.address(copy)}
 
 
 def _norm(program: Program, norm: nn.Module | None, config: NormConfig | None) -> dict[str, int]:
@@ -202,7 +212,7 @@ def _attention(
     columns = {attention.query: 0} | ({} if cross else {attention.key: heads, attention.value: heads + kv_heads})
     for number, (module, column) in enumerate(columns.items(), 1):
         where = {"source": source, "target": Buffer.QKV, "row_stride": width, "column_offset": column * size}
-        program.emit(Op.LINEAR, **where, **matrix(program, module), barrier=int(number == len(columns)))
+        program.emit(Op.LINEAR, **where, **factor_matrix(program, module), barrier=int(number == len(columns)))
     key_norm = _norm(program, attention.key_norm, config.qk_norm)
     program.emit(
         Op.ATTEND,
@@ -233,7 +243,7 @@ def _linear_and_add(
     """The last matrix of a branch; its output is added to the residual stream."""
     program.reserve(Buffer.BRANCH_OUT, block.width)
     where = {"source": source, "target": Buffer.BRANCH_OUT, "row_stride": block.width, "residual": residual}
-    program.emit(Op.LINEAR, **where, **matrix(program, module), barrier=1)
+    program.emit(Op.LINEAR, **where, **factor_matrix(program, module), barrier=1)
 
 
 def _feedforward(
@@ -247,11 +257,15 @@ def _feedforward(
     gated = part.gate is not None
     up = {"source": source, "target": Buffer.FFN_UP if gated else Buffer.FFN_HIDDEN, "row_stride": config.width}
     program.emit(
-        Op.LINEAR, **up, **matrix(program, part.up), activation=0 if gated else activation, barrier=int(not gated)
+        Op.LINEAR,
+        **up,
+        **factor_matrix(program, part.up),
+        activation=0 if gated else activation,
+        barrier=int(not gated),
     )
     if part.gate is not None:
         up["target"] = Buffer.FFN_HIDDEN
-        program.emit(Op.LINEAR, **up, **matrix(program, part.gate), activation=activation)
+        program.emit(Op.LINEAR, **up, **factor_matrix(program, part.gate), activation=activation)
         program.emit(Op.GATE, source=Buffer.FFN_UP, target=Buffer.FFN_HIDDEN, out_features=config.width, barrier=1)
     _linear_and_add(program, part.down, block, source=Buffer.FFN_HIDDEN, residual=residual)
     return _post_norm(program, branch, block)
@@ -270,7 +284,7 @@ def _head(program: Program, decoder: Decoder, residual: Buffer) -> None:
         logit_tokens=1,
         **norm,
     )
-    vocabulary = matrix(program, vocabulary_matrix(decoder))
+    vocabulary = factor_matrix(program, vocabulary_matrix(decoder))
     vocabulary["bias"] = program.float_address(head.bias)
     where = {"source": Buffer.NORMED, "target": Buffer.OUTPUT, "row_stride": vocabulary["out_features"]}
     program.emit(Op.LINEAR, **where, **vocabulary, logit_tokens=1)

@@ -22,7 +22,7 @@ class Field(IntEnum):
     WEIGHT = 3  # address
     SCALE = 4  # address of the int8 scales
     BIAS = 5  # address
-    FORMAT = 6  # of the weight: kernels.FLOAT32, BFLOAT16, INT8
+    FORMAT = 6  # of the weight: kernels.FLOAT32, BFLOAT16, INT8, FLOAT16
     IN_FEATURES = 7
     OUT_FEATURES = 8
     GROUPS = 9  # int8 scales per row

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headway.engine import prefill
 from headway.engine.bf16 import Bf16Linear
 from headway.engine.compiler import can_compile, log_compilation
+from headway.engine.half_copies import HalfCopies
 from headway.engine.huge_pages import is_stored_in, move_to_huge_pages
 from headway.engine.int8 import Int8Linear
 from headway.layers.cache import KeyValueCache
@@ -40,6 +41,7 @@ class FastStep:
         self._cache: weakref.ref[KeyValueCache] | None = None  # of the previous step
         self._hooks: list[dict[int, Any]] = []
         self._memory: Tensor | None = None  # where the weights were moved to
+        self._halves = HalfCopies(())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FastStep:
         return FastStep(copy.deepcopy(self.decoder, memo))  # a program holds addresses of one model's tensors
@@ -81,20 +83,26 @@ class FastStep:
         self._hooks = [
             hooks for part in self.decoder.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)
         ]
-        if self._compiled is None or self._compiled.is_stale():
+        if self._compiled is None or self._compiled.is_stale() or not self._halves.are_current():
             try:
                 lower(self.decoder)  # raises before anything is moved
-                self._move_weights()
+                self._halves = HalfCopies(self._matrices())
+                if not self._halves:
+                    self._move_weights()
                 keep_freed_memory()
-                self._compiled = CompiledStep(self.decoder, lower(self.decoder))
+                self._compiled = CompiledStep(self.decoder, lower(self.decoder, self._halves))
             except UnsupportedModelError as error:
                 self.reason, self._compiled = str(error), None
 
-    def _move_weights(self) -> None:
-        """Moves the matrices that every step reads into huge pages."""
+    def _matrices(self) -> list[nn.Module]:
+        """Those that a step reads."""
         from headway.engine.lowering import vocabulary_matrix
 
         matrices: list[nn.Module] = [part for part in self.decoder.stack.modules() if isinstance(part, MATRICES)]
-        matrices.append(vocabulary_matrix(self.decoder))
+        return [*matrices, vocabulary_matrix(self.decoder)]
+
+    def _move_weights(self) -> None:
+        """Moves the matrices into huge pages."""
+        matrices = self._matrices()
         if not all(is_stored_in(part, self._memory) for part in matrices):
             self._memory = move_to_huge_pages(matrices)

@@ -2,8 +2,9 @@
 which LLVM splits or joins for other targets.
 
 A tile multiplies a few rows of a weight matrix with a few tokens, so that count loaded vector is used unrolled times.
-Weights are float32, bfloat16, or int8 with one scale per group; for int8, tokens are quantised to int16, and pairs of
-products are accumulated exactly in int32 (one instruction per pair). Every tile takes addresses and sizes, all int64:
+Weights are float32, float16, bfloat16, or int8 with one scale per group; for int8, tokens are quantised to int16, and
+pairs of products are accumulated exactly in int32 (one instruction per pair). Every tile takes addresses and sizes, all
+int64:
 
     (weights, row stride, tokens, token stride, steps, groups, scales, scale stride, token scales, out, out stride)
 
@@ -20,6 +21,7 @@ from numba import types
 
 from headway.engine.llvm import (
     CACHE_LINE,
+    F16,
     F32,
     I8,
     I16,
@@ -30,6 +32,7 @@ from headway.engine.llvm import (
     Value,
     broadcast,
     const_i64,
+    converts_halves,
     fma,
     intrinsic,
     load,
@@ -55,6 +58,10 @@ def bfloat16_at(builder: Builder, address: Value) -> Value:
     upper = builder.zext(load(builder, address, vector(I16, LANES)), vector(I32, LANES))
     shift = ir.Constant(vector(I32, LANES), [16] * LANES)
     return builder.bitcast(builder.shl(upper, shift), vector(F32, LANES))
+
+
+def float16_at(builder: Builder, address: Value) -> Value:
+    return builder.fpext(load(builder, address, vector(F16, LANES)), vector(F32, LANES))
 
 
 def as_intrinsic(generate: Callable[[Any, Builder, Any, Any], Value]) -> Any:
@@ -268,6 +275,9 @@ def tile_set(
 
 
 FLOAT32 = tile_set(float_tile, step=4 * LANES, gemv_rows=4, streamed_rows=3, cached_rows=3, read=float32_at, size=4)
+# Of the shape of FLOAT32, so that sums are in the same order and results are the same bits.
+FLOAT16 = tile_set(float_tile, step=4 * LANES, gemv_rows=4, streamed_rows=3, cached_rows=3, read=float16_at, size=2)
+FLOAT16 = FLOAT16 if converts_halves() else FLOAT32  # then it is not used
 BFLOAT16 = tile_set(float_tile, step=2 * LANES, gemv_rows=1, streamed_rows=3, cached_rows=3, read=bfloat16_at, size=2)
 INT8 = tile_set(int8_tile, step=STEP, gemv_rows=1, streamed_rows=1, cached_rows=2)
 INT8_GROUP64 = tile_set(int8_tile, step=STEP, gemv_rows=1, streamed_rows=1, cached_rows=2, group_steps=64 // STEP)

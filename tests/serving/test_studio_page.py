@@ -75,7 +75,7 @@ class Page:
         )
 
     def field(self, label: str) -> Any:
-        script = """return [...document.querySelectorAll('label')].find((each) => each.innerText === arguments[0])
+        script = """return [...document.querySelectorAll('label')].find((each) => each.textContent === arguments[0])
             ?.control"""
         return self.browser.execute_script(script, label)
 
@@ -97,6 +97,7 @@ class Page:
 
 @pytest.fixture
 def page(browser: Any, studio: Running) -> Page:
+    browser.get_log("browser")  # what the test before has left
     return Page(browser, studio.url)
 
 
@@ -116,8 +117,10 @@ def test_the_page_is_small_paints_at_once_and_stays_on_its_origin(page: Page, st
     )
     assert 10_000 < sent <= 200_000
     assert studio.get("/static/cards/tag.js").status == 200 and studio.get("/static/cards").status == 404
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map((each) => each.name)")
+    assert len(loaded) > 8 and all(url.startswith(studio.url) for url in loaded), loaded
     found = requests(browser)
-    assert len(found) > 8 and all(url.startswith((studio.url, "about:", "blob:")) for url in found), found
+    assert found and all(url.startswith((studio.url, "about:", "blob:")) for url in found), found
     assert not errors(browser)
 
 
@@ -184,12 +187,14 @@ def test_generation_streams_with_probabilities(page: Page) -> None:
     assert page.browser.execute_script("return document.querySelectorAll('.token')[1].classList.contains('at')")
 
     page.open("/models/chat")
+    browser.execute_script("arguments[0].value = 8", page.field("Most tokens"))
     page.field("Message").send_keys("hello\n")
     page.wait("document.querySelector('.turn.assistant[aria-busy=false]')")
     assert page.text(".turn.user") == "hello" and page.text(".turn.assistant .tokens").strip()
     address = page.browser.execute_script("return document.querySelector('.foot a').href")
+    assert not errors(browser)
     page.browser.get(address)
-    assert "hello" in page.browser.page_source and not errors(browser)
+    assert "hello" in page.browser.page_source
 
 
 def test_a_request_is_copied_as_it_was_sent_and_explained(page: Page, studio: Running, capsys: Any) -> None:

@@ -58,7 +58,7 @@ def show_table(found: list[RunSummary], *, below: Path) -> None:
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name != "run")
     for run, row in zip(found, rows, strict=True):
-        shown = {**row, "state": Text(row["state"], COLOURS[run.state])}
+        shown: dict[str, str | Text] = {**row, "state": Text(row["state"], COLOURS[run.state])}
         table.add_row(*(shown[name] for name in columns))
     console.print(table)
 

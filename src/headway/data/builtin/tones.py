@@ -1,6 +1,7 @@
 """Digits "spoken" by a buzz through two resonances that glide, each digit by its own way of them. Numpy only."""
 
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ def transcribe(chance: Random) -> Example:
 def speak(words: list[str], random: np.random.Generator) -> NDArray[np.int16]:
     """(sample,) at RATE: the words of one random speaker, with pauses."""
     pitch, tract, speed = random.uniform(90, 240), random.uniform(0.88, 1.14), random.uniform(0.8, 1.25)
-    parts = [np.zeros(int(random.uniform(0.03, 0.12) * RATE))]
+    parts: list[NDArray[Any]] = [np.zeros(int(random.uniform(0.03, 0.12) * RATE))]
     for word in words:
         parts += [_word(word, pitch * random.uniform(0.92, 1.08), tract, speed), np.zeros(int(0.06 * RATE / speed))]
     sound = np.concatenate(parts)

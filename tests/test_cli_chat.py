@@ -15,6 +15,7 @@ from headway.bundle import Bundle
 from headway.cli import app
 from headway.errors import HeadwayError, InputError
 from headway.jobs.chat import Conversation
+from headway.printable import PROSE, printable
 
 GREEDY = ["--temperature", "0", "--max-new-tokens", "8"]
 
@@ -35,7 +36,12 @@ def test_lines_in_answers_out(language_model: Path, bundle: Bundle) -> None:
     result = chat(language_model, *GREEDY, input="hello\n\nand then?\n")
     assert result.exit_code == 0
     conversation = Conversation(bundle, notify=print, temperature=0.0, max_new_tokens=8)
-    assert result.stdout == "".join(conversation.say(line) + "\n" for line in ("hello", "and then?"))
+    shown = ""
+    for line in ("hello", "and then?"):
+        pieces: list[str] = []
+        conversation.say(line, on_text=pieces.append)
+        shown += printable("".join(pieces), keep=PROSE) + "\n"
+    assert result.stdout == shown
     assert "no chat template" in result.stderr
 
 

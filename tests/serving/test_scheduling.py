@@ -16,7 +16,7 @@ import torch
 from support.server import Reply, Running, running
 
 from headway.bundle import Bundle
-from headway.generation import GenerationSettings, generate
+from headway.generation import GenerationSettings, Hypothesis, generate
 from headway.serving.fair_queue import FairQueue
 from headway.serving.limits import Limits
 from headway.serving.turns import Turns
@@ -98,12 +98,12 @@ def requests(count: int, seed: int) -> list[dict[str, Any]]:
     return out
 
 
-def solo(writer: Bundle, fields: dict[str, Any]) -> str:
+def solo(writer: Bundle, fields: dict[str, Any]) -> Hypothesis:
     tokenizer = writer.processor.tokenizer
     options = {name: fields[name] for name in ("temperature", "top_p", "seed") if name in fields}
     settings = GenerationSettings(max_new_tokens=fields["max_tokens"], eos_ids=(tokenizer.eos_id,), **options)
     ((found,),) = generate(writer.model, [writer.find_task().prompt(fields["prompt"])], settings, tokenizer=tokenizer)
-    return found.text
+    return found
 
 
 @pytest.mark.parametrize("prefix_cache", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -124,7 +124,7 @@ def test_trust_38_53_batched_answers_are_solo_answers(language_model: Path, writ
         with ThreadPoolExecutor(12) as pool:
             found = list(pool.map(one, wanted))
         assert max(sizes) > 2, "nothing was batched, so nothing is tested"
-    assert found == [solo(writer, fields) for fields in wanted]
+    assert found == [solo(writer, fields).text for fields in wanted]
 
 
 # ---------------------------------------------------------------------------------------- limits
@@ -248,7 +248,7 @@ def test_a_long_prompt_does_not_stall_other_answers(language_model: Path) -> Non
 # ---------------------------------------------------------------------------------------- faults
 
 
-POISON = 65  # a token id that no other prompt has
+POISON = 65  # a token id that no other prompt or answer has
 
 
 @contextlib.contextmanager
@@ -284,7 +284,7 @@ def test_trust_37_a_fault_fails_one_request(language_model: Path, writer: Bundle
         assert health.status == 200, health.body
         assert "out of memory" not in bad[0].result().body.decode(), "details stay in the server's log"
     found = [reply.json()["choices"][0]["text"] for reply in replies]
-    expected = [solo(writer, fields) for fields in wanted]
+    expected = [solo(writer, fields).text for fields in wanted]
     assert found == expected
 
 
@@ -306,7 +306,8 @@ def test_trust_37_health_tells_the_truth(language_model: Path) -> None:
 
 
 def test_a_streamed_answer_continues_after_a_neighbour_s_fault(language_model: Path, writer: Bundle) -> None:
-    fields = body(prompt="hello", max_tokens=40)
+    fields = body(prompt="hello on the 3rd", max_tokens=40)
+    assert POISON not in solo(writer, fields).ids
     with running(language_model) as server:
         model = server.server.models.find(MODEL).served.model
         with poisoned(model), slowed(server, 0.01), ThreadPoolExecutor(2) as pool:
@@ -316,7 +317,7 @@ def test_a_streamed_answer_continues_after_a_neighbour_s_fault(language_model: P
             late = pool.submit(server.post, TEXT, body(prompt=[10, 11], logit_bias={str(POISON): 100}))
             found = "".join(choice["text"] for event in events.result() for choice in event["choices"])
             assert late.result().status == 500
-    assert found == solo(writer, fields)
+    assert found == solo(writer, fields).text
 
 
 def test_a_fault_in_a_batch_of_predictions_fails_one_request(embedder: Path) -> None:

@@ -209,7 +209,7 @@ def predict_all(
         texts = [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
         marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
     elif out is not None and not task.finds_boxes:
-        raise InputError(f"--out {out}: give a file with the suffix .csv, .jsonl or .parquet")
+        raise InputError(f"--out {out}: task {task.name} gives no pictures; give a file .csv, .jsonl or .parquet")
     if task.transcribes:
         return transcribe_all(bundle, world, texts, as_json=as_json, options=options)
     if generates:

@@ -15,8 +15,9 @@ import torch
 from headway.data.batch import Batch
 from headway.training.protocols import Source
 
-WORTH = 0.05  # share of the time that loading takes before a thread does it: for less, switching threads costs more
-MEASURED = 3  # steps, without the first
+# A thread loads if loading takes this share of a step and these seconds; for less, switching threads costs more.
+WORTH, LEAST = 0.05, 0.002
+MEASURED = 3  # steps, without the first; in each of them it must take as much
 
 Key = tuple[int, bytes]  # epoch, indices
 
@@ -26,17 +27,18 @@ class ReadAhead:
         self.source = source
         self._pool: ThreadPoolExecutor | None = None
         self._pending: dict[Key, Future[Batch]] = {}
-        self._steps, self._loading, self._passed = -1, 0.0, 0.0  # seconds
+        self._steps = -1
+        self._slow = 0  # of the measured steps
 
     def measure(self, *, loading: float, step: float) -> None:
         """Seconds of one step, and of loading in it. They decide whether a thread loads; no result depends on it."""
         self._steps += 1
         if 0 < self._steps <= MEASURED:
-            self._loading, self._passed = self._loading + loading, self._passed + step
+            self._slow += loading > max(LEAST, WORTH * step)
 
     @property
     def pays(self) -> bool:
-        return self._steps >= MEASURED and self._loading > WORTH * self._passed
+        return self._slow == MEASURED
 
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
         future = self._pending.pop(_key(indices, epoch), None)

@@ -128,8 +128,12 @@ def test_a_text_of_ones_own(tmp_path: Path):
 
 
 def test_a_recurrent_model_can_be_made_smaller_too(tmp_path: Path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text(
+        "".join(f"{day} May {year}\t{year}-05-{day}\n" for day in range(10, 20) for year in range(1990, 1999))
+    )
     settings = {"model.width": 32, "task.vocab": 300, "task.architecture": "bahdanau-gru"}
-    jobs.train("translate", out=tmp_path / "run", steps=1, settings=settings)
+    jobs.train("translate", pairs, out=tmp_path / "run", steps=1, settings=settings)
     report = convert(tmp_path / "run", tmp_path / "out", to="bf16")
     assert report.agreement > 0.8 and report.perplexity_after is not None
 

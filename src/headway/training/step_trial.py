@@ -18,7 +18,7 @@ from torch import nn
 
 from headway.data.batch import Batch
 from headway.distributed import World
-from headway.memory import heap_peak
+from headway.memory import heap_peak, keep_freed_memory
 from headway.training.activation_checkpointing import checkpoint_blocks
 from headway.training.allocations import FREED, AllocationLog, Event, Segment, live_peak
 from headway.training.loop import Run
@@ -127,6 +127,7 @@ class StepTrial:
 
     @contextmanager
     def active(self) -> Iterator[None]:
+        keep_freed_memory()  # as the loop does
         with torch.random.fork_rng(devices=[]), ExitStack() as stack:
             if self.run.settings.checkpoint_activations:
                 stack.enter_context(checkpoint_blocks(self.model))
@@ -178,23 +179,30 @@ class StepTrial:
 
     def time(self, groups: Sequence[Sequence[Any]], sizes: Sequence[float], *, load: Load) -> StepTime:
         """`groups` are examples of typical micro-batches, of batches of these sizes; `load` collates some."""
-        seconds = [self._seconds(group, load=load) * size for group, size in zip(groups, sizes, strict=True)]
+        seconds = [
+            self._seconds(group, load=load) * size / len(group) for group, size in zip(groups, sizes, strict=True)
+        ]
         gradients = self._pass(load(groups[0][:1]))
         update = min(self.clock.seconds(lambda: self.run.update(gradients)) for _ in range(REPEATS))
         return StepTime(sum(seconds) / len(seconds), update, self.clock.slowdown)
 
     def _seconds(self, group: Sequence[Any], *, load: Load) -> float:
-        """For an example of the group, by a pass over as many of them as take `PASS_SECONDS`."""
-        size = 1
+        """Of a pass over the group: measured up to as many examples as take `PASS_SECONDS`, and beyond by what further
+        examples take. A part of a pass does not depend on their number, such as dense gradients of embeddings."""
+        size, tried = 1, list[tuple[int, float]]()
         while True:
             part = [group[index * len(group) // size] for index in range(size)]  # evenly over the group
             began = time.perf_counter()
             batch = load(part)
             loading = time.perf_counter() - began
             seconds = min(self.clock.seconds(partial(self._pass, batch)) for _ in range(REPEATS))
-            if size == len(group) or seconds > PASS_SECONDS / 2:
-                return (seconds + loading / self.clock.slowdown) / size
-            size = min(len(group), ceil(size * min(8, PASS_SECONDS / seconds)))
+            tried.append((size, seconds + loading / self.clock.slowdown))
+            if size == len(group) or (len(tried) > 1 and seconds > PASS_SECONDS / 2):
+                break
+            size = min(len(group), max(size + 1, ceil(size * min(8, PASS_SECONDS / seconds))))
+        (few, first), (many, last) = tried[0], tried[-1]
+        further = (last - first) / (many - few) if many > few else 0.0
+        return last + max(0.0, min(further, last / many)) * (len(group) - many)
 
     def _pass(self, batch: Batch) -> Any:
         return self.run.stepper.forward_backward([batch], count=max(1, batch.count), rows=batch.rows)

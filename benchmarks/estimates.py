@@ -48,7 +48,8 @@ def rows(data: Path, start: str | None) -> list[tuple[str, list[str]]]:
         ("generate, Shakespeare", ["generate", str(data / "tinyshakespeare" / "input.txt")]),
     ]
     if start:
-        found.append(("classify, TREC, fine-tuned", ["classify", str(data / "trec" / "train.txt"), "--start", start]))
+        trec = ["classify", str(data / "trec" / "train.txt"), "--encoding", "latin-1"]
+        found.append(("classify, TREC, fine-tuned", [*trec, "--start", start]))
     return found
 
 

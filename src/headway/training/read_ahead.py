@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -29,20 +30,24 @@ class ReadAhead:
         self._pending: dict[Key, Future[Batch]] = {}
         self._steps = -1
         self._slow = 0  # of the measured steps
+        self._loading = 0.0  # seconds of the present step
 
-    def measure(self, *, loading: float, step: float) -> None:
-        """Seconds of one step, and of loading in it. They decide whether a thread loads; no result depends on it."""
+    def measure(self, *, step: float) -> None:
+        """Seconds of one step. Those of loading in it decide whether a thread loads; no result depends on it."""
         self._steps += 1
         if 0 < self._steps <= MEASURED:
-            self._slow += loading > max(LEAST, WORTH * step)
+            self._slow += self._loading > max(LEAST, WORTH * step)
+        self._loading = 0.0
 
     @property
     def pays(self) -> bool:
         return self._slow == MEASURED
 
     def load(self, indices: np.ndarray, epoch: int) -> Batch:
-        future = self._pending.pop(_key(indices, epoch), None)
-        return self.source.load(indices, epoch) if future is None else future.result()
+        future, began = self._pending.pop(_key(indices, epoch), None), perf_counter()
+        batch = self.source.load(indices, epoch) if future is None else future.result()
+        self._loading += perf_counter() - began
+        return batch
 
     def start(self, pieces: Iterable[np.ndarray], epoch: int) -> None:
         """Begins to load what the next step will need, where it pays; what was begun and not used is dropped."""

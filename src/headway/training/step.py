@@ -127,7 +127,7 @@ class Stepper:
                 raise self._nonfinite_error(model, batches, dump, loss_is_finite=isfinite(own))
         self.scale.update(finite)
         gradients.usable, gradients.waited = finite, waited
-        self.reader.measure(loading=waited, step=perf_counter() - start)
+        self.reader.measure(step=perf_counter() - start)
         return gradients
 
     def collate(self, indices: np.ndarray, epoch: int) -> tuple[list[Batch], int, int]:

@@ -58,8 +58,8 @@ class Conversation:
         """Removes the last message of the user, which is returned, with its answer."""
         if not self.messages:
             raise InputError("there is no message to take back")
-        *self.messages, asked, _ = self.messages
-        return asked["content"]
+        *self.messages, question, _ = self.messages
+        return question["content"]
 
     def retry(self, *, on_text: Callable[[str], None] | None = None) -> str:
         """Another answer to the last message."""

@@ -86,10 +86,10 @@ def make_plan(
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
     train = {**RECIPES[recipe], **kind.train_defaults(recipe), "seed": seed or 0, **given["train"]}
     lengths = dict(zip(LENGTHS, (steps, epochs, minutes), strict=True))
-    asked = {name: value for name, value in lengths.items() if value is not None}
-    asked |= {name: given["train"][name] for name in LENGTHS if name in given["train"]}
-    if asked:
-        train = {key: value for key, value in train.items() if key not in LENGTHS} | asked
+    lengths_given = {name: value for name, value in lengths.items() if value is not None}
+    lengths_given |= {name: given["train"][name] for name in LENGTHS if name in given["train"]}
+    if lengths_given:
+        train = {key: value for key, value in train.items() if key not in LENGTHS} | lengths_given
     plan = Plan(
         task=task,
         data=None if not data else [str(path) for path in listed(data)],
@@ -105,7 +105,7 @@ def make_plan(
         freeze=list(freeze),
         given=sorted(
             {f"{section}.{name}" for section, values in given.items() for name in values}
-            | {f"train.{name}" for name in (*asked, *(["seed"] if seed is not None else []))}
+            | {f"train.{name}" for name in (*lengths_given, *(["seed"] if seed is not None else []))}
             | {f"model.{name.name}" for name in dataclasses.fields(Size) if size is not None}
         ),
     )

@@ -1,4 +1,4 @@
-"""`run` of a model of speech: recordings to transcripts, in the form that was asked for."""
+"""`run` of a model of speech: recordings to transcripts, in the format of `--format`."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from headway.checkpoints.rules import AnyRule, expand, to_ours, to_theirs
 from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
 from headway.checkpoints.word2vec import is_word2vec, read_word2vec
 from headway.data.truncation import TruncationCounter
+from headway.distributed import pick_device
 from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise
@@ -295,14 +296,15 @@ def load(
 ) -> Bundle:
     """Loads a model folder (or a hub id, or a file of word vectors in word2vec's formats). The weights keep the file's
     data type unless `weights` (fp32, bf16, fp16 or int8, the last with one scale for about `group` inputs, 0: for a
-    whole row) or torch's `dtype` is given.
+    whole row) or torch's `dtype` is given. `device` is cpu, cuda, cuda:1, mps or auto (an accelerator if there is one).
 
     >>> model = headway.load("weather")  # the folder of a run
     >>> model(["what a fine day", "rain again today"])[1]["label"]
     'bad'
     """
+    device = pick_device(str(device))
     if is_word2vec(Path(name)):
-        return _word_vectors(Path(name))
+        return _word_vectors(Path(name), device)
     folder = resolve(name)
     if is_present(folder / ADAPTER_FILE) and not is_present(folder / "config.json"):
         from headway.training.peft_files import load_merged
@@ -335,7 +337,7 @@ def load(
         if found is not None and wanted not in (None, found):
             model, state = build(config, device="meta"), storage.dequantise_state(state)
         floats = wanted if wanted is None or isinstance(wanted, torch.dtype) else torch.float32
-        assign(model, state, dtype=floats, device=torch.device(device))
+        assign(model, state, dtype=floats, device=device)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     storage.convert_weights(model, None if wanted == found else wanted)
@@ -345,6 +347,15 @@ def load(
     bundle = Bundle(model.eval(), kind.name, config, processor, task=_task(folder, processor))
     bundle.set_folder(folder, foreign)
     return bundle
+
+
+def as_bundle(model: str | Path | Bundle, *, device: str | torch.device | None = None) -> Bundle:
+    """The model, loaded on `device` (default: cpu) unless it is loaded already."""
+    if not isinstance(model, Bundle):
+        return load(model, device=device or "cpu")
+    if device is not None:
+        raise ConfigError(f"device: the model is loaded already, on {model.device}; give it to headway.load instead")
+    return model
 
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
@@ -357,12 +368,12 @@ def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     return read_json_tensors(published)
 
 
-def _word_vectors(path: Path) -> Bundle:
+def _word_vectors(path: Path, device: torch.device) -> Bundle:
     """A file of word vectors as a model; its words keep their case."""
     from headway.tasks.vectors import Vectors
 
     task, model = Vectors.from_words(*read_word2vec(path), lowercase=False)
-    return Bundle(cast(Any, model), "headway", model.config, Processor(task.tokenizer), task=task)
+    return Bundle(cast(Any, model.to(device)), "headway", model.config, Processor(task.tokenizer), task=task)
 
 
 def _saved_rates(folder: Path) -> dict[str, float]:

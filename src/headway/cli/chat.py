@@ -10,7 +10,7 @@ import typer
 from headway.cli.app import app
 from headway.cli.generation_options import generation_options
 from headway.cli.inference import note_unfinished
-from headway.cli.options import Model, Weights, note, say, say_text
+from headway.cli.options import Device, Model, Threads, Weights, note, say, say_text, set_threads
 from headway.errors import HeadwayError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def chat(
         typer.Argument(metavar="[MESSAGE]", help="Answer this message and leave (default: lines of standard input)."),
     ] = None,
     weights: Weights = None,
+    device: Device = "cpu",
+    threads: Threads = None,
     system: Annotated[str | None, typer.Option(help="System message: instructions before the conversation.")] = None,
     *,
     generation: dict[str, Any],
@@ -45,9 +47,10 @@ def chat(
     from headway.bundle import load
     from headway.jobs.chat import Conversation
 
+    set_threads(threads)
     note_unfinished(model)
     interactive = message is None and sys.stdin.isatty()
-    conversation = Conversation(load(model, weights=weights), system=system, notify=note, **generation)
+    conversation = Conversation(load(model, weights=weights, device=device), system=system, notify=note, **generation)
     if conversation.tokenizer.chat_template is None:
         note("this model has no chat template: messages are formatted as lines such as «User: …»")
     if message is not None:

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.inference import note_unfinished
-from headway.cli.options import say
+from headway.cli.options import Device, Threads, say, set_threads
 from headway.errors import InputError
 
 
@@ -35,6 +35,8 @@ def explain(
     example: Annotated[
         str | None, typer.Option(help="Explain a worked example instead of a model; `list` names them.")
     ] = None,
+    device: Device = "cpu",
+    threads: Threads = None,
 ) -> None:
     """Explain the output of MODEL for INPUT step by step, as one HTML page that works offline."""
     if example == "list":
@@ -46,6 +48,7 @@ def explain(
     from headway.explain.explanation import Explanation
     from headway.explain.explanation import explain as explain_model
 
+    set_threads(threads)
     figures = _figures(png, svg, view=view)
     if example is not None:
         from headway.explain.examples import example as worked_example
@@ -57,7 +60,9 @@ def explain(
         raise InputError("explain takes MODEL and INPUT, or --example NAME (--example list names them)")
     else:
         note_unfinished(model)
-        found = explain_model(model, given, against=against, layers=_numbers(layers), first=first, last=last)
+        found = explain_model(
+            model, given, against=against, layers=_numbers(layers), first=first, last=last, device=device
+        )
     for path in figures:
         found.draw(view, path=path)  # type: ignore[arg-type]
         say(str(path))

@@ -12,7 +12,7 @@ import typer
 
 from headway.cli.app import app
 from headway.cli.generation_options import TEXT_OPTIONS, generation_options
-from headway.cli.options import AsJson, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
+from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
 from headway.errors import InputError
 from headway.printable import printable
 
@@ -71,6 +71,7 @@ def evaluate(
         ),
     ] = None,
     weights: Weights = None,
+    device: Device = "cpu",
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
@@ -91,11 +92,11 @@ def evaluate(
         for each in models if world.is_main else ():
             note_unfinished(each)
         if len(models) > 1:
-            found = compare_models(models, files or None, weights=weights, **reading, **generation)
+            found = compare_models(models, files or None, weights=weights, device=device, **reading, **generation)
         else:
             found = evaluation(
-                load(model, weights=weights), files or None, judge=judge, reference=reference, report=report, say=note,
-                **reading, **generation,
+                load(model, weights=weights, device=device), files or None, judge=judge, reference=reference,
+                report=report, say=note, **reading, **generation,
             )  # fmt: skip
     if not world.is_main:
         return
@@ -138,6 +139,7 @@ def run(
     ] = False,
     top: Annotated[int, typer.Option(help="With --complete: words to show.")] = 5,
     weights: Weights = None,
+    device: Device = "cpu",
     as_json: AsJson = False,
     *,
     reading: dict[str, Any],
@@ -148,14 +150,14 @@ def run(
         from headway.bundle import load
         from headway.jobs.word2vec_files import picture_words
 
-        return say(picture_words(load(model), inputs or [], picture))
+        return say(picture_words(load(model, device=device), inputs or [], picture))
     from headway.jobs.inference import distributed
 
     if complete:
         from headway.bundle import load
         from headway.cli.completion import complete_all
 
-        bundle = load(model, weights=weights)
+        bundle = load(model, weights=weights, device=device)
         texts = collect_inputs(bundle, inputs or [], file, reading=reading)
         return complete_all(bundle, texts, top=top, as_json=as_json, options=generation)
     with distributed() as world:
@@ -167,6 +169,7 @@ def run(
             out=out,
             reading=reading,
             weights=weights,
+            device=device,
             as_json=as_json,
             options=generation,
         )
@@ -181,6 +184,7 @@ def predict_all(
     out: Path | None,
     reading: dict[str, Any],
     weights: str | None,
+    device: str,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -191,7 +195,7 @@ def predict_all(
 
     if world.is_main:
         note_unfinished(model)
-    bundle = load(model, weights=weights)
+    bundle = load(model, weights=weights, device=device)
     task, generates = bundle.find_task(), jobs.generates(bundle)
     applicable = TEXT_OPTIONS if generates else ("n", *task.run_options)
     if not_applicable := [name.replace("_", "-") for name in options if name not in applicable]:

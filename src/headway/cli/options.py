@@ -36,6 +36,8 @@ Weights = Annotated[
     str | None,
     typer.Option("--weights", help="Convert the weights on loading: int8, bf16, fp16 or fp32 (default: as saved)."),
 ]
+Device = Annotated[str, typer.Option("--device", help="cpu (default), cuda, cuda:1, mps or auto.", show_default=False)]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads (default: all cores).", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
 
@@ -51,7 +53,6 @@ READING = {
     "caption": Annotated[list[str] | None, typer.Option("--caption", help="Column that holds the pictures' captions.")],
     "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
 }
-COMPUTING = {"threads": Annotated[int | None, typer.Option(help="Threads (default: all cores).", min=1)]}
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,13 +61,17 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 
     def reading(given: dict[str, Any]) -> dict[str, Any]:
         encoding = given.pop("encoding")
-        if (threads := given.pop("threads")) is not None:
-            import torch
-
-            torch.set_num_threads(threads)
+        set_threads(given.pop("threads"))
         return {"columns": {name: columns for name, columns in given.items() if columns}, "encoding": encoding}
 
-    return with_options(command, READING | COMPUTING, gather=reading)
+    return with_options(command, READING | {"threads": Threads}, gather=reading)
+
+
+def set_threads(count: int | None) -> None:
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def with_options(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.app import app
-from headway.cli.options import Weights, note, say
+from headway.cli.options import Device, Threads, Weights, note, say, set_threads
 from headway.errors import ConfigError
 
 KEY = "HEADWAY_KEY"  # environment variable
@@ -60,7 +60,8 @@ def serve(
             "and no other host or origin is allowed).",
         ),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of a forward pass (default: all cores).", min=1)] = None,
+    device: Device = "cpu",
+    threads: Threads = None,
 ) -> None:
     """Serve MODELS over HTTP: OpenAI's API, every task by Hugging Face's inference API, and a page at /."""
     try:
@@ -79,12 +80,11 @@ def serve(
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
+    set_threads(threads)
     if engine == "vllm" and not models:
         raise ConfigError("--engine vllm: name a model")
+    if engine == "vllm" and device != "cpu":
+        raise ConfigError(f"--device {device}: --engine vllm chooses the device itself; leave it out")
     keys, local = read_keys(key_file), is_loopback(host) and not allow_host and not allow_origin
     table = run_table(runs, train=train, local=local, guarded=local or bool(keys)) if engine == "headway" else None
     server = Server(
@@ -97,6 +97,7 @@ def serve(
         limits=Limits(running=running, queue=limit, deadline=deadline, drain=drain),
         memory=None if memory is None else round(memory * 1e9),
         weights=weights,
+        device=device,
         prefix_cache=prefix_cache,
         engine=engine,
         runs=table,

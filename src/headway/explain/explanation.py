@@ -59,17 +59,16 @@ def explain(
     first: int | None = None,
     last: int | None = None,
     steps: int | None = None,
+    device: str | None = None,
 ) -> Explanation:
     """Explains the output of `model` for one input; a model without a tokenizer takes token ids. `against` is an output
     to score instead; `layers` are included with queries, keys and values; `first` or `last` use only so many tokens of
-    the text; `steps` is the number of generated tokens."""
-    from headway.bundle import Bundle, load
+    the text; `steps` is the number of generated tokens; `device` is where a model is loaded."""
+    from headway.bundle import Bundle, as_bundle
     from headway.explain.collect import STEPS, collect
 
-    if isinstance(model, str | Path):
-        bundle = load(model)
-    elif isinstance(model, Bundle):
-        bundle = model
+    if isinstance(model, str | Path | Bundle):
+        bundle = as_bundle(model, device=device)
     else:
         bundle = Bundle(model, type(model).__name__, model.config)  # type: ignore[arg-type]
     count = STEPS if steps is None else steps

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle, as_bundle
 from headway.errors import InputError
 from headway.generation.next_words import NextWord, next_words
 from headway.tasks.generate import Generate
 
 
-def complete(model: str | Path | Bundle, text: str, *, top: int = 5) -> list[NextWord]:
+def complete(model: str | Path | Bundle, text: str, *, top: int = 5, device: str | None = None) -> list[NextWord]:
     """The `top` most probable next words of the text, whole words, with their probabilities; best first. A text that
-    ends within a word is continued to the end of that word."""
-    bundle = model if isinstance(model, Bundle) else load(model)
+    ends within a word is continued to the end of that word. `device` is where a model is loaded, as in `load`."""
+    bundle = as_bundle(model, device=device)
     if not bundle.model.generates or bundle.model.reads_source:
         raise InputError(
             f"completion needs a decoder with a language-model head (GPT-like); this model is a {bundle.model.shape}"

@@ -228,9 +228,9 @@ class Estimator:
         return large and self._padded(group) / (2 * accumulate) >= EFFICIENT
 
     def _memory(self, group: Sequence[Example], accumulate: int) -> StepMemory:
-        if self.profile is None or (accumulate > 1 and self.profile.further is None):
+        if self.profile is None:
             pair = [group[-1], group[len(group) // 2]]  # of different lengths, if those of the batch differ
-            self.profile = self.trial.profile(pair, load=self._load, passes=accumulate)
+            self.profile = self.trial.profile(pair, load=self._load)
         return self.profile.memory(ceil(len(group) / accumulate), passes=accumulate, ranks=self.ranks)
 
     def _time(self, rows: int) -> tuple[StepTime, int]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from headway.baselines import Baseline, baseline_lines
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle, as_bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.row import Row
 from headway.data.tables import Tables, as_tables
@@ -52,18 +52,22 @@ def evaluate(
     beams: int | None = None,
     judge: str | Path | None = None,
     reference: str | Path | None = None,
+    device: str | None = None,
 ) -> dict[str, float]:
     """The scores of the model's task on files (of a folder: its test part), or on the held-out part of the run that
     trained it; a model that was not trained here is evaluated on the built-in test data. `beams` is the beam width of
     tasks that generate text for it; `judge` a model of classify-image that judges drawn pictures; `reference` the model
-    that rewards of preferences are relative to (chat). `data` may also be a table, as for `train`.
+    that rewards of preferences are relative to (chat). `data` may also be a table, as for `train`. `device` is where
+    the model is loaded (default: cpu).
 
     >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again today", "label": "bad"}]
     >>> headway.evaluate("weather", rows)["accuracy"]
     1.0
     """
     data = as_tables(data) or data
-    found = evaluation(model, data, columns=columns, encoding=encoding, beams=beams, judge=judge, reference=reference)
+    found = evaluation(
+        model, data, columns=columns, encoding=encoding, beams=beams, judge=judge, reference=reference, device=device
+    )
     for line in found.truncated:
         warnings.warn(printable(line), stacklevel=2)
     return Scores(found.scores)
@@ -115,14 +119,15 @@ def evaluation(
     judge: str | Path | None = None,
     report: str | Path | None = None,
     reference: str | Path | None = None,
+    device: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """`evaluate`, with what was evaluated and how; `report` is a folder to write a report to; `say` receives lines of
     progress where it takes minutes."""
-    bundle = model if isinstance(model, Bundle) else load(model)
+    bundle = as_bundle(model, device=device)
     task = bundle.find_task()
     if reference is not None:
-        task.set_reference(load(reference).model)
+        task.set_reference(load(reference, device=bundle.device).model)
     options = {} if beams is None else {"beams": beams}
     search = task.search(bundle.model, **options)
     given = None if isinstance(data, list) and not data else as_tables(data) or data
@@ -233,7 +238,7 @@ def open_for(task: Task, data: Paths | Tables, *, columns: Columns | None, encod
 
 def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> Iterator[tuple[Any, Any]]:
     """Yields (input, answer) pairs in order. Inputs are predicted in batches; input i uses seed + i."""
-    bundle = model if isinstance(model, Bundle) else load(model)
+    bundle = as_bundle(model)
     task = bundle.find_task()
     ready = [each for given in inputs for each in (task.parse_inputs(given) if isinstance(given, str) else [given])]
 

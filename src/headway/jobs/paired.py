@@ -92,6 +92,7 @@ def compare_models(
     encoding: str | None = None,
     beams: int | None = None,
     weights: str | None = None,
+    device: str = "cpu",
 ) -> Paired:
     """Evaluates each model on the same examples: those of `data`, else the held-out part that their runs share."""
     if not data:
@@ -99,7 +100,7 @@ def compare_models(
     scores, counts, metric, search, task, name = [], list[Counts](), "", "", "", ""
     where: list[str] = []
     for model in models:
-        bundle = load(model, weights=weights)
+        bundle = load(model, weights=weights, device=device)
         own = bundle.find_task()
         options = {} if beams is None else {"beams": beams}
         rows, own_name = evaluation_data(bundle, data, columns=columns, encoding=encoding)

@@ -45,7 +45,7 @@ def export_word2vec(model: str | Path | Bundle, path: str | Path) -> Export:
     table = bundle.model.token_table
     if table is None:
         raise InputError("this model has no vector for a word by itself, but one for a word in its context (ELMo)")
-    vectors = table[: len(task.words)].detach().float().numpy()
+    vectors = table[: len(task.words)].detach().float().cpu().numpy()
     binary = path.suffix == ".bin"
     save_word2vec(path, task.words, vectors, binary=binary)
     words, again = read_word2vec(path)
@@ -106,4 +106,4 @@ def principal(vectors: torch.Tensor) -> np.ndarray:
     """(point, 2): the two principal components."""
     centred = F.pad(vectors - vectors.mean(0), (0, max(0, 2 - vectors.shape[1])))
     _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    return (centred @ directions[:2].T).numpy()
+    return (centred @ directions[:2].T).cpu().numpy()

@@ -62,13 +62,14 @@ class ModelTable:
         metrics: Metrics,
         memory: int | None = None,
         weights: str | None = None,
+        device: str = "cpu",
         prefix_cache: bool = True,
         may_be_empty: bool = False,
     ) -> None:
         """Hub ids are downloaded here, before the server listens. `memory`: most bytes of all loaded models."""
         self.limits, self.metrics, self.memory = limits, metrics, memory
         self.turns = Turns()
-        self._load_options = {"weights": weights}
+        self._load_options = {"weights": weights, "device": device}
         self._prefix_cache = prefix_cache
         self._entries: dict[str, Entry] = {}
         self._lock = asyncio.Lock()  # of loading and unloading

@@ -77,6 +77,7 @@ class Server:
         limits: Limits | None = None,
         memory: int | None = None,
         weights: str | None = None,
+        device: str = "cpu",
         prefix_cache: bool = True,
         engine: str = "headway",
         runs: RunTable | None = None,
@@ -92,7 +93,7 @@ class Server:
                 self._create_app(keys, hosts, origins, host=host, vllm=True)
                 return
             self.models = ModelTable(
-                models, limits=self.limits, metrics=self.metrics, memory=memory, weights=weights,
+                models, limits=self.limits, metrics=self.metrics, memory=memory, weights=weights, device=device,
                 prefix_cache=prefix_cache, may_be_empty=runs is not None,
             )  # fmt: skip
             self.models.load_now()

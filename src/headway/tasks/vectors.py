@@ -183,10 +183,10 @@ class Vectors(Task):
         raise InputError(f"{where}: {word!r} is not among the {len(self.words):,} words with a vector; {close}")
 
     def unit_vectors(self, model: Model) -> Tensor:
-        """(word, width), each of length 1."""
+        """(word, width), each of length 1, on the CPU: they are only looked up and compared."""
         table = model.token_table
         assert table is not None
-        return F.normalize(table[: len(self.words)].float(), dim=-1)
+        return F.normalize(table[: len(self.words)].float(), dim=-1).cpu()
 
     @torch.no_grad()
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:

@@ -94,9 +94,31 @@ def test_only_hidden_matrices_meet_muon_and_only_weights_decay() -> None:
 def test_adam_is_the_one_of_the_paper() -> None:
     optimizers = build_optimizers(Toy(), kind="adam", weight_decay=0.1)
     (adam,) = optimizers.parts.values()
-    assert type(adam) is torch.optim.Adam
+    assert isinstance(adam, torch.optim.Adam) and not isinstance(adam, torch.optim.AdamW)
     for group in adam.param_groups:
         assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0.0)
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_updates_are_those_of_torch(kind: optim.Kind, theirs: type[torch.optim.Adam]) -> None:
+    ours = Toy()
+    reference = copy.deepcopy(ours)
+    optimizers = build_optimizers(ours, kind=kind, lr=0.01, weight_decay=0.1)
+    (part,) = optimizers.parts.values()
+    decay = {name: group["weight_decay"] for group in part.param_groups for name in group["param_names"]}
+    groups = [
+        {"params": [parameter], "weight_decay": decay[name]}
+        for name, parameter in reference.named_parameters()
+        if parameter.requires_grad
+    ]
+    adam = theirs(groups, lr=0.01, betas=optim.BETAS[kind], eps=optim.EPS[kind], fused=True)
+    for step in range(3):
+        for model, optimizer in ((ours, optimizers), (reference, adam)):
+            model(torch.arange(10).reshape(2, 5) + step % 2).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert all(map(torch.equal, ours.parameters(), reference.parameters()))
+    assert not torch.equal(ours.norm.weight, torch.ones(8))  # control: there was an update
 
 
 def test_the_schedule_scales_the_base_and_not_what_it_left() -> None:

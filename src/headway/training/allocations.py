@@ -41,6 +41,15 @@ class Segment:
                 sizes[number] = size
         return sizes
 
+    def without_kept(self) -> Segment:
+        """The same with what it keeps freed at once, as gradients are that are added to others."""
+        kept, events = self.kept, list[Event]()
+        for number, size in self.events:
+            events.append((number, size))
+            if number in kept:
+                events.append((number, FREED))
+        return Segment(events, self.count)
+
     def scaled(self, other: Segment, factor: float) -> Segment:
         """This segment + factor · (other - this), storage by storage. If the two ran different operations, the sum of
         what they keep and the peak of what they free again are extrapolated instead."""
@@ -70,6 +79,11 @@ class AllocationLog(TorchDispatchMode):
         self._segment: Segment | None = None
         for tensor in existing:
             self._add(tensor)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, so that the mode does not have to import torch's compiler (see `eager`)."""
+        return False
 
     def recorded(self, action: Callable[[], Result]) -> tuple[Segment, Result]:
         """What an action allocates, and its result."""

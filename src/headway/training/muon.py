@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import ConfigError
+from headway.training.eager import Optimizer
 
 QUINTICS = (
     (8.1383, -22.7182, 16.3293),
@@ -105,7 +106,7 @@ class Orthogonalizer:
         return torch.bmm(left, right, out=self.y)
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Optimizer):
     """For hidden weight matrices only; use AdamW for embeddings, heads, norms and biases.
 
     The orthogonal update is scaled by √max(1, rows/columns), Jordan's convention: it changes an output by about the

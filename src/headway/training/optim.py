@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW, Optimizer
 
 from headway.errors import CheckpointError, ConfigError
+from headway.training.eager import Adam, AdamW, Optimizer
 from headway.training.muon import Muon
 
 Kind = Literal["muon", "adamw", "adam"]

@@ -27,8 +27,8 @@ ALLOWED = {  # module → call: why it is none of a model or run folder's files 
     "checkpoints/save.py": {
         "save_file": "to the temporary file of atomic_write",
         "index.write_text": "to the temporary file of atomic_write",
-        "partial.write_bytes": "to the temporary file of atomic_write",
     },
+    "checkpoints/text_files.py": {"partial.write_bytes": "to the temporary file of atomic_write"},
     "checkpoints/unpickle.py": {"torch.load": "weights only, in a child process, of a file that the user has allowed"},
     "training/state.py": {
         "safe_open": "after require_file",

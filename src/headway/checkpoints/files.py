@@ -7,13 +7,14 @@ Hugging Face: `model.safetensors`, or shards with an index.
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from headway.checkpoints.header import (
+    INDEX,
     PICKLE_SUFFIXES,
+    SINGLE,
     Header,
     TensorInfo,
     is_safe_name,
@@ -21,12 +22,14 @@ from headway.checkpoints.header import (
     read_header,
     read_json,
 )
-from headway.checkpoints.save import INDEX, SINGLE
 from headway.errors import CheckpointError
 from headway.files import is_present, require_file, sha256
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class TensorFiles(Mapping[str, Tensor]):
+
+class TensorFiles(Mapping[str, "Tensor"]):
     """The tensors of a model folder, or of one safetensors or index file. Tensors are read on access."""
 
     def __init__(self, folder_or_file: str | os.PathLike[str]) -> None:
@@ -60,7 +63,7 @@ class TensorFiles(Mapping[str, Tensor]):
         """SHA-256 of each file, by file name."""
         return {file.name: sha256(file, inside=file.parent) for file in self.files}
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> "Tensor":
         file = self._file_of[name]
         try:
             if file not in self._open:

@@ -17,6 +17,9 @@ from typing import IO, Any
 from headway.errors import CheckpointError
 from headway.files import open_file
 
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
 # Parsed JSON takes up to 30 times the memory of its text. This limit (about 20,000 tensors) keeps it under 100 MB.
 MAX_JSON = 5 * 2**19
 MAX_RANK = 32

@@ -1,4 +1,4 @@
-"""Saves tensors and JSON atomically: a reader finds the old file or the new one, never a part."""
+"""Saves tensors atomically: a reader finds the old file or the new one, never a part."""
 
 import errno
 import json
@@ -14,13 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.checkpoints.header import DTYPES, MAX_JSON
+from headway.checkpoints.header import DTYPES, INDEX, MAX_JSON, SINGLE
+from headway.checkpoints.text_files import to_json
 from headway.errors import CheckpointError
 from headway.files import atomic_write, disk_errors
-from headway.printable import printable_json
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SHARD_BYTES = 5 * 2**30
 STORABLE = {torch_name for torch_name, _ in DTYPES.values()}
@@ -55,7 +53,7 @@ def save_tensors(
                 with disk_errors(folder / file, _nbytes(chosen)):
                     write_safetensors(partial, chosen, metadata)
             if index is not None:
-                index.write_text(_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
+                index.write_text(to_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
                 # Shards without an index are not read, so a crash between the renames never leaves a mixture.
                 (folder / INDEX).unlink(missing_ok=True)
         for old in list(folder.iterdir()):
@@ -68,22 +66,6 @@ def save_tensor_file(path: Path, tensors: Mapping[str, Tensor], *, metadata: Map
     """Write tensors to one safetensors file, atomically."""
     with disk_errors(path, _nbytes(tensors)), atomic_write(path) as partial:
         write_safetensors(partial, tensors, dict(metadata))
-
-
-def save_json(path: str | os.PathLike[str], value: Any, *, sort_keys: bool = False) -> None:
-    """Write a value as indented JSON, atomically."""
-    save_text(path, _json(Path(path), value, sort_keys=sort_keys))
-
-
-def save_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8, atomically."""
-    save_bytes(path, text.encode())
-
-
-def save_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file, atomically."""
-    with disk_errors(Path(path), len(content)), atomic_write(path) as partial:
-        partial.write_bytes(content)
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -140,11 +122,3 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ready[name] = tensor.clone() if storage in storages else tensor
         storages.add(storage)
     return ready
-
-
-def _json(path: Path, value: Any, *, sort_keys: bool = False) -> str:
-    try:
-        out = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys)
-        return printable_json(out) + "\n"
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: not representable in JSON: {error}") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from headway.checkpoints.header import is_safe_name, parse_json, read_bounded, read_json
-from headway.checkpoints.save import save_bytes
+from headway.checkpoints.text_files import save_bytes
 from headway.errors import CheckpointError, ConfigError
 from headway.files import disk_errors, is_present, require_inside
 from headway.validation import between, from_dict

@@ -14,7 +14,8 @@ from typing import Any
 
 from headway.checkpoints.files import TensorFiles
 from headway.checkpoints.header import parse_json, read_bounded
-from headway.checkpoints.save import save_json, save_tensors
+from headway.checkpoints.save import save_tensors
+from headway.checkpoints.text_files import save_json
 from headway.errors import CheckpointError
 
 SECONDS = 600

@@ -19,9 +19,8 @@ from headway.errors import HeadwayError, InputError
 from headway.files import is_present, open_file
 from headway.jobs.run_folder import BASELINES, PLAN, SCORES, TRAINING, read_run_json, run_file
 from headway.locks import is_locked
-from headway.training.log import METRICS, Entry, parse_entry
+from headway.training.folder import LOCK, METRICS, Entry, parse_entry
 from headway.training.settings import LENGTHS
-from headway.training.state import LOCK
 
 DEEPEST = 4  # levels of folders below the given one in which runs are looked for
 MOST_BYTES = 2**28  # of a log that is read

@@ -22,7 +22,7 @@ from headway.serving.runs_log import LogReader, events
 from headway.serving.runs_process import output_of
 from headway.serving.runs_table import OUTPUT_BYTES, Run, RunTable
 from headway.tasks import TASKS
-from headway.training.state import LOCK
+from headway.training.folder import LOCK
 
 router = APIRouter(route_class=BoundedRoute)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

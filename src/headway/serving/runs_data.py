@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headway.checkpoints.save import save_bytes
+from headway.checkpoints import save_bytes
 from headway.errors import DiskError, closest
 from headway.files import remove
 from headway.serving.api_errors import ApiError

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from headway.files import is_present, open_file
 from headway.jobs.run_folder import run_file
-from headway.training.log import METRICS, Entry, parse_entry
+from headway.training.folder import METRICS, Entry, parse_entry
 
 PLACE = re.compile(r"(\d{1,15})-([0-9a-f]{16})")
 CHECKED = 256  # bytes before a place that its checksum is of

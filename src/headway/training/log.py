@@ -17,12 +17,11 @@ from headway.distributed import World
 from headway.errors import ConfigError
 from headway.files import append_file, atomic_write, disk_errors
 from headway.printable import printable
+from headway.training.folder import Entry, parse_entry
 from headway.training.protocols import Callback, Status
 from headway.training.state import RESUMABLE
 from headway.training.step import Gradients
 
-Entry = dict[str, Any]
-METRICS = "metrics.jsonl"  # in training/
 CLOCK = ("started", "waited")  # not in a state: a resumed run measures anew
 
 
@@ -68,15 +67,6 @@ class MetricsLog:
         with disk_errors(self.path, 0, advice=RESUMABLE), append_file(self.path) as file:
             os.fsync(file.fileno())
             return file.seek(0, os.SEEK_END)
-
-
-def parse_entry(line: bytes) -> Entry | None:
-    """An entry of the log; None if the line is none."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, dict) else None
 
 
 def _finite(value: Any) -> Any:

@@ -25,8 +25,9 @@ from headway.training import rng
 from headway.training.activation_checkpointing import checkpoint_blocks
 from headway.training.best import BestCheckpoint
 from headway.training.ema import EMA
+from headway.training.folder import METRICS
 from headway.training.intervals import Intervals
-from headway.training.log import METRICS, MetricsLog, RunningMetrics, draw_curves, make_tracker
+from headway.training.log import MetricsLog, RunningMetrics, draw_curves, make_tracker
 from headway.training.loss_spikes import SpikeFilter
 from headway.training.nonfinite import explain_out_of_memory, format_locations, require_finite
 from headway.training.optim import build_optimizers

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from signal import SIGINT, SIGTERM
 from statistics import median
 
-from headway.training.log import Entry
+from headway.training.folder import Entry
 
 LAST_ENTRIES = 3  # of the log, for the loss at the end
 

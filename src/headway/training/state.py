@@ -31,12 +31,12 @@ from headway.files import (
     sha256,
 )
 from headway.locks import LockedError, lock
+from headway.training.folder import LOCK
 from headway.training.tensor_tree import TensorCollector, Tensors, flatten, unflatten
 from headway.validation import from_dict
 
 State = dict[str, Any]
 MANIFEST = "manifest.json"
-LOCK = "lock"  # in training/, while a process trains there; a process that is killed leaves it behind
 UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 RESUMABLE = "Earlier states are intact: free disk space and resume"
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.training.log import Entry
+from headway.training.folder import Entry
 
 CLOCK = ("speed", "waiting", "seconds")  # entries of a log that depend on the clock
 

@@ -112,6 +112,23 @@ def test_a_loss_that_fell_without_a_better_score_gets_other_advice() -> None:
     assert "The training loss fell" in line
 
 
+@pytest.mark.parametrize(
+    ("task", "scores"),
+    [
+        ("classify", {"accuracy": 1.0, "majority": 1.0}),  # every held-out example has the same label
+        ("embed", {"accuracy": 1.0, "chance": 1.0}),  # there is one held-out pair
+    ],
+)
+def test_a_perfect_score_that_the_trivial_baseline_reaches_too(task: str, scores: dict[str, float]) -> None:
+    kind, tokenizer = find(task), range(300)
+    made: Any = kind(tokenizer=tokenizer, **({"labels": ["a", "b"]} if task == "classify" else {}))  # type: ignore[call-arg]
+    (line,) = run_warnings(result(1.0, 0.9), scores, task=made, settings=Settings(steps=1))
+    assert line.startswith("accuracy 1 cannot be better, but") and "not better than" not in line
+    assert "these held-out examples do not show whether the model has learned anything" in line
+    (line,) = run_warnings(result(1.0, 0.9), dict.fromkeys(scores, 0.9), task=made, settings=Settings(steps=1))
+    assert line.startswith("accuracy 0.9 is not better than")  # control: equal, but not perfect
+
+
 def test_a_model_that_a_cheap_one_is_better_than() -> None:
     tokenizer: Any = range(300)
     task = find("classify")(tokenizer=tokenizer, labels=["a", "b"])

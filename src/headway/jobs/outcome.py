@@ -68,6 +68,11 @@ def _not_above(
     if not ahead:
         return []
     best = max(ahead, key=lambda each: sign * each.scores[name])
+    if value == best.scores[name] == (1.0 if higher else 0.0):
+        return [
+            f"{name} {value:.4g} cannot be better, but {best.name} reaches it too: these held-out examples do not show "
+            "whether the model has learned anything. Hold out more, or others (--valid), and see `headway check`"
+        ]
     first, last = result.first_loss, result.last_loss
     if not best.trivial:
         advice = (

@@ -254,6 +254,7 @@ def test_an_annotation_without_its_picture(tmp_path: Path) -> None:
         ({"annotations": [{"image_id": 7, "category_id": 3, "bbox": [1, 2, 3]}]}, r"annotations\[0\]: bbox: expected"),
         ({"annotations": [{"image_id": 99, "category_id": 3, "bbox": [1, 2, 3, 4]}]}, "there is no picture 99"),
         ({"annotations": [{"image_id": "7", "category_id": 3, "bbox": [1, 2, 3, 4]}]}, "expected numbers for"),
+        ({"annotations": [{"image_id": 7, "category_id": 3, "bbox": [10**400, 2, 3, 4]}]}, "expected a number"),
         ({"annotations": None}, "annotations: expected a list"),
         ({"categories": [{"name": "cat"}]}, r"categories\[0\]: expected id and name"),
         ({"images": [{"id": 7, "file_name": "a.jpg", "width": 0, "height": 1}]}, r"images.0.\.width: expected"),
@@ -293,7 +294,9 @@ def test_a_bad_yolo_line_is_named(tmp_path: Path, text: str, message: str) -> No
     ("text", "message"),
     [
         ("names: [a, b]\ntrain: nowhere\n", "nowhere: no such folder of pictures"),
+        ("names: [a, b]\ntrain: " + 300 * "x" + "\n", "no such folder of pictures"),
         ("names: {1: a}\n", "names: expected a list of names"),
+        ("names: {0: a, b: c}\n", "names: expected a list of names"),
         ("a: &x [1]\nb: [*x, *x]\n", "not readable as YAML .references are refused"),
         ("!!python/object/apply:os.system [true]\n", "not readable as YAML"),
         ("- 1\n", "expected names and folders"),

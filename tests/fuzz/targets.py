@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from fuzz import models, more_targets, seeds
+from fuzz import data_targets, models, more_targets, seeds
 from fuzz.campaign import Target
 from fuzz.mutate import damaged, lied, lied_header
 from PIL import Image
@@ -357,4 +357,5 @@ TARGETS = [
     Target("store progress", "progress.json", [_draft()["progress.json"]], read_progress, _with_checksum, 2),
     Target("examples", "x.txt", seeds.FILES, make_examples, damaged, 2),
     *more_targets.targets(),
+    *data_targets.targets(),
 ]

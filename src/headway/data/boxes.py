@@ -98,7 +98,7 @@ def number(value: Any, *, where: str, name: str) -> float:
     """A finite number of a file from outside."""
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = float("nan")
     if isinstance(value, bool) or not abs(found) < 1e9:
         raise DataError(f"{where}: {name}: expected a number, found {value!r:.60}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.data.boxes import Box, box_row, number, picture_index
 from headway.data.images import ImageRows
+from headway.data.paths import exists
 from headway.data.split import PART_NAMES
 from headway.data.text_reader import read_lines
 from headway.errors import DataError
@@ -64,7 +65,7 @@ def _folders(value: Any, bases: Sequence[Path], config: Path) -> list[Path]:
             raise DataError(f"{config}: expected a folder of pictures, found {given!r:.80}")
         plain = given.removeprefix("../")  # written for another working folder
         tried = [base / name for base in bases for name in (given, plain)]
-        found = next((place for place in tried if place.is_dir()), None)
+        found = next((place for place in tried if exists(place) and place.is_dir()), None)
         if found is None:
             raise DataError(f"{config}: {given}: no such folder of pictures")
         out.append(found)
@@ -110,7 +111,7 @@ def _box(text: str, names: Sequence[str], size: tuple[int, int], *, where: str) 
 
 def _names(content: dict[str, Any], folder: Path, config: Path | None) -> list[str]:
     names = content.get("names")
-    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
+    if isinstance(names, dict) and set(names) == set(range(len(names))):
         names = [names[key] for key in range(len(names))]
     if isinstance(names, list) and all(isinstance(name, str | int) for name in names):
         return [str(name) for name in names]

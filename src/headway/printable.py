@@ -7,10 +7,12 @@ printing, and every error message, passes through `printable`; JSON output throu
 from __future__ import annotations
 
 import json
+import re
 
 # Characters that belong to writing, though they are not printable by themselves: tab, line break, spaces, joiners of
 # letters and emoji, and marks of direction. Overrides of direction are not among them.
 SPACES = "\u00a0\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+SURROGATE = re.compile("[\ud800-\udfff]")
 PROSE = "\t\n\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff" + SPACES
 
 
@@ -27,3 +29,8 @@ def printable_json(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether it contains half of a surrogate pair, which is not a character."""
+    return SURROGATE.search(text) is not None

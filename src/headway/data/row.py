@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import DataError
+from headway.printable import has_surrogate
 
 DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 
@@ -109,7 +110,7 @@ def _is_file(path: Path) -> bool:
 def _text(name: str, value: Any, *, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: {name}: expected text, found {kind(value)}.")
-    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if has_surrogate(value):
         raise DataError(
             f"{where}: {name}: contains half of a surrogate pair (\\ud8xx), which is not a character; remove it."
         )

@@ -13,6 +13,7 @@ from dataclasses import Field, dataclass, field
 from typing import Any
 
 from headway.errors import ConfigError
+from headway.printable import has_surrogate
 
 Check = Callable[[str, Any], Any]  # (name, value) → the value as it is stored, or ConfigError
 Commands = tuple[str, ...]
@@ -162,7 +163,3 @@ def _check_json(name: str, value: Any) -> None:
                 raise ConfigError(f"{name} contains {part!r:.80}, which is not a JSON value or not a finite number")
         level = inner
     raise ConfigError(f"{name} is nested more than {MAX_DEPTH} levels deep")
-
-
-def has_surrogate(value: str) -> bool:
-    return not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value)

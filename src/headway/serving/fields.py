@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request as StarletteRequest
 
 from headway.errors import did_you_mean
-from headway.generation.option import has_surrogate
+from headway.printable import has_surrogate
 from headway.serving.api_errors import ApiError
 from headway.serving.limits import Limits
 

@@ -59,20 +59,18 @@ class StepProfile:
     weights: int
     gradients: int
     average: int  # the EMA
-    examples: int  # of the recorded passes; the second of each pair has twice as many
+    examples: int  # of the recorded passes; the second of each pair has one more
     loading: tuple[Segment, Segment]  # collating a batch
     first: tuple[Segment, Segment]  # a pass that allocates the gradients
-    further: tuple[Segment, Segment] | None  # a pass that adds to them, where there is one
     updates: tuple[Segment, Segment]  # the first one, which allocates the state of the optimisers; and the second
     is_heap: bool  # the device is a CPU: tensors are in the heap of the process
 
     def memory(self, examples: int, *, passes: int, ranks: int = 1) -> StepMemory:
         """Of a step in `passes` micro-batches of so many examples on each of the `ranks`."""
-        factor = examples / self.examples - 1
-        parts = [self.loading, self.first]
-        if passes > 1 and self.further is not None:
-            parts = [*[self.loading] * passes, self.first, self.further]  # all are collated first
-        events = list(self._events([one.scaled(two, factor) for one, two in parts]))
+        factor = examples - self.examples
+        loading, first = (one.scaled(two, factor) for one, two in (self.loading, self.first))
+        further = [first.without_kept()] if passes > 1 else []
+        events = list(self._events([*[loading] * passes, first, *further]))  # all batches are collated first
         peak = live_peak(events)
         buckets = self.gradients if ranks > 1 else 0  # DDP's copy of the gradients
         optimizer = self.average + sum(self.updates[0].kept.values())
@@ -123,7 +121,6 @@ class StepTrial:
         )
         self.device = device
         self.clock = _Clock(device)
-        self.updates: tuple[Segment, Segment] | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -133,26 +130,20 @@ class StepTrial:
                 stack.enter_context(checkpoint_blocks(self.model))
             yield
 
-    def profile(self, examples: Sequence[Any], *, load: Load, passes: int) -> StepProfile:
-        """Records a step of `passes` over these examples, and over a batch that has each of them twice."""
+    def profile(self, examples: Sequence[Any], *, load: Load) -> StepProfile:
+        """Records a pass and updates over these examples, and over a batch that has the first of them once more."""
         existing = [*self.model.parameters(), *self.model.buffers()]
         average = list(self.run.ema.state_dict()["mean"].values()) if self.run.ema is not None else []
-        twice, further = [example for example in examples for _ in range(2)], list[Segment]()
         log = AllocationLog([*existing, *average])
         gc.disable()  # a collection would free tensors at another time in each pass
         try:
             with log:
-                self._pass(load(examples))  # the first pass ever allocates tables that stay
+                self._pass(load(examples[:1]))  # the first pass ever allocates tables that stay
                 loading, batch = log.recorded(lambda: load(examples))
-                loading_twice, double = log.recorded(lambda: load(twice))
+                loading_more, larger = log.recorded(lambda: load([*examples, examples[0]]))
                 first, gradients = self._recorded(log, batch)
-                if self.updates is None:
-                    self.updates = self._recorded_updates(log, gradients)
-                if passes > 1:
-                    further.append(self._recorded(log, batch, add=True)[0])
-                first_double, _ = self._recorded(log, double)
-                if passes > 1:
-                    further.append(self._recorded(log, double, add=True)[0])
+                updates = self._recorded_updates(log, gradients)
+                first_larger, _ = self._recorded(log, larger)
         finally:
             gc.enable()
         return StepProfile(
@@ -160,10 +151,9 @@ class StepTrial:
             gradients=sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None),
             average=_storage_bytes(average),
             examples=len(examples),
-            loading=(loading, loading_twice),
-            first=(first, first_double),
-            further=(further[0], further[1]) if further else None,
-            updates=self.updates,
+            loading=(loading, loading_more),
+            first=(first, first_larger),
+            updates=updates,
             is_heap=self.device.type == "cpu",
         )
 
@@ -172,9 +162,8 @@ class StepTrial:
         second, _ = log.recorded(lambda: self.run.update(gradients))
         return first, second
 
-    def _recorded(self, log: AllocationLog, batch: Batch, *, add: bool = False) -> tuple[Segment, Any]:
-        if not add:
-            self.run.optimizers.zero_grad()
+    def _recorded(self, log: AllocationLog, batch: Batch) -> tuple[Segment, Any]:
+        self.run.optimizers.zero_grad()
         return log.recorded(lambda: self._pass(batch))
 
     def time(self, groups: Sequence[Sequence[Any]], sizes: Sequence[float], *, load: Load) -> StepTime:

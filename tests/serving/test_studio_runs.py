@@ -6,13 +6,15 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from support.browser import chromium, errors
 from support.server import Running, running
 
 from headway.errors import ConfigError
+from headway.jobs import make_plan
+from headway.models.recipes import SIZES, Recipe, SizeName
 from headway.serving.api_errors import ApiError
 from headway.serving.runs_data import Uploads, safe_name
 from headway.serving.runs_log import LogReader
@@ -306,6 +308,25 @@ def test_the_arguments_of_a_training(studio: Running, monkeypatch: pytest.Monkey
     assert studio.post("/studio/runs/taken/serve", {}).status == 409, "it is not finished"
     assert studio.request("DELETE", "/studio/runs/taken").status == 409, "runs are not removed"
     assert studio.request("DELETE", "/studio/data/x.tsv").status == 200
+
+
+def test_every_size_and_recipe_that_the_page_offers_is_accepted(
+    studio: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(Processes, "start", lambda self, name, arguments, *, task: seen.append(arguments))
+    facts = studio.get("/studio").json()
+    sizes, recipes = facts["sizes"], [each["name"] for each in facts["recipes"]]
+    assert sizes == list(get_args(SizeName)) == list(SIZES) and recipes == list(get_args(Recipe))
+    assert recipes[0] == make_plan("classify").recipe  # what the page does not send
+    for name, values in {"size": sizes, "recipe": recipes}.items():
+        for value in values:
+            studio.post("/studio/runs", {"name": "new", "task": "classify", name: value})
+            assert seen[-1][-1] == f"--{name}={value}"
+        assert studio.post("/studio/runs", {"name": "new", "task": "classify", name: "other"}).status == 400
+    assert len(seen) == len(sizes) + len(recipes)
+    page = studio.get("/static/train.js").body.decode()
+    assert "facts.recipes" in page and "facts.sizes" in page  # the lists are not written there again
 
 
 # ---------------------------------------------------------------------------------------- who may train

@@ -49,6 +49,12 @@ from headway.models.config import (
 )
 
 Recipe = Literal["modern", "published", "classic"]
+RECIPES: dict[Recipe, str] = {
+    "modern": "the best known blocks",
+    "published": "opens in other libraries",
+    "classic": "of 2017, to the letter",
+}
+SizeName = Literal["tiny", "small", "base"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Size:
             raise ConfigError(f"width {self.width} must be a multiple of twice the number of heads ({self.heads})")
 
 
-SIZES = {  # for one stack; an encoder-decoder takes half as many layers on each side
+SIZES: dict[str, Size] = {  # by SizeName; for one stack: an encoder-decoder takes half as many layers on each side
     "tiny": Size(width=128, layers=4, heads=4),
     "small": Size(width=256, layers=6, heads=4),
     "base": Size(width=512, layers=12, heads=8),

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from headway.errors import did_you_mean
 from headway.jobs.run_folder import PLAN, read_run_json, run_file
+from headway.models.recipes import Recipe, SizeName
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import in_thread, unless_gone
 from headway.serving.fields import Body, BoundedRoute, Name
@@ -53,8 +54,8 @@ class DataBody(Body):
 class StartBody(DataBody):
     name: Name
     start: Name | None = None
-    size: Literal["tiny", "small", "base"] | None = None
-    recipe: Literal["modern", "classic"] | None = None
+    size: SizeName | None = None
+    recipe: Recipe | None = None
     steps: Steps | None = None
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
     minutes: Annotated[float, Field(gt=0, le=100_000)] | None = None

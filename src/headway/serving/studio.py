@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from headway import __version__
 from headway.errors import InputError
+from headway.models.recipes import RECIPES, SIZES
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import all_results, client_of
 from headway.serving.explanations import Question, story_of
@@ -73,6 +74,8 @@ async def studio(request: Request) -> Any:
         "key": state.needs_key,
         "upload_bytes": state.limits.media_bytes,
         "tasks": [{"name": name, "summary": entry.summary} for name, entry in TASKS.items()],
+        "sizes": list(SIZES),
+        "recipes": [{"name": name, "summary": summary} for name, summary in RECIPES.items()],
     }
 
 

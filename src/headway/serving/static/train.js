@@ -29,10 +29,10 @@ export async function open(root, { facts }) {
   const settings = makeFields([
     { kind: "line", name: "name", label: "Name of the run", required: true, value: freeName("classify", runs), wide: false, missing: "Give it a name." },
     { kind: "select", name: "start", label: "Start", options: starts, wide: false },
-    { kind: "select", name: "size", label: "Size", options: [["", "the task's own"], ["tiny", "tiny"], ["small", "small"], ["base", "base"]], wide: false },
+    { kind: "select", name: "size", label: "Size", options: [["", "the task's own"], ...facts.sizes.map((each) => [each, each])], wide: false },
     { kind: "select", name: "unit", label: "Length", options: [["", "chosen for the data"], ["steps", "steps"], ["epochs", "epochs"], ["minutes", "minutes"]], wide: false, params: ["unit"] },
     { kind: "number", name: "length", label: "How many", min: 0.01, max: 100000000, wide: false, params: ["steps", "epochs", "minutes"] },
-    { kind: "select", name: "recipe", label: "Recipe", options: [["", "modern"], ["classic", "classic (2017)"]], wide: false, more: true },
+    { kind: "select", name: "recipe", label: "Recipe", options: facts.recipes.map((each, number) => [number ? each.name : "", `${each.name}: ${each.summary}`]), wide: false, more: true },
     { kind: "number", name: "lr", label: "Learning rate", min: 0.0000001, max: 10, placeholder: "the recipe's", wide: false, more: true },
     { kind: "number", name: "seed", label: "Seed", min: 0, max: 2147483648, whole: true, placeholder: "0", wide: false, more: true },
   ]);

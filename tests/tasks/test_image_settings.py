@@ -11,7 +11,7 @@ from headway.jobs.run_config import complete, make_plan, open_data
 from headway.models.recipes import strides
 from headway.tasks import image_settings
 from headway.tasks.classify_image import ClassifyImage
-from headway.tasks.image_settings import LADDER, cost, stem_for
+from headway.tasks.image_settings import LADDER, Pictures, choose, cost, stem_for
 
 
 def arrows(count: int, *, side: int = 12, labels: tuple[str, str]) -> list[Row]:
@@ -83,6 +83,17 @@ def test_what_the_user_gives_is_kept(tmp_path: Path, little_data: None) -> None:
     assert full.why["augmented"] and "mirror" not in full.why["augmented"]
     plain = complete(make_plan("classify-image"), open_data(plan))
     assert plain.train["epochs"] > 0 == plain.train["steps"] and plain.options["flip"] is True
+
+
+def test_more_pictures_are_evaluated_on_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 of many held-out pictures would keep weights by chance: one standard error is 1% at 95%."""
+
+    def rows_for(count: int) -> int:
+        known = Pictures(count, labels=10, side=28, grey=True, sizes_differ=False, mirrored=1.0)
+        monkeypatch.setattr(image_settings, "look", lambda rows: known)
+        return int(choose(lambda: iter([]), recipe="modern", given={"train.steps": 5}).settings["train.eval_rows"])
+
+    assert rows_for(1_000) == 500 and rows_for(54_000) == 3_600
 
 
 def test_fine_tuning_keeps_the_form_of_the_model(little_data: None) -> None:

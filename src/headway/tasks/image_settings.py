@@ -49,6 +49,7 @@ LADDER = (  # models by size
 USUAL = 1  # of the ladder, without a time limit
 SEEN = 60_000  # pictures that a run without a time limit shows the model, in at least EPOCHS[0] epochs
 EPOCHS = (10, 60)
+EVALUATED = (500, 1 / 15)  # held-out pictures of an evaluation during training: at least, and per training picture
 ENOUGH_EPOCHS = 12  # before a larger model is worth its time
 TIMED_BATCH = 32
 STEM_START = 16  # channels of the first convolution, at least
@@ -127,6 +128,7 @@ def choose(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     if not {"train.minutes", "train.steps", "train.epochs"} & set(given):
         settings["train.epochs"] = max(1, round(epochs))
     settings["train.batch"] = batch_size(pictures.count)
+    settings["train.eval_rows"] = max(EVALUATED[0], round(EVALUATED[1] * pictures.count))
     augmentation = augmentation_for(pictures, epochs)
     settings |= {f"task.{name}": value for name, value in vars(augmentation).items()}
     settings["task.label_smoothing"] = 0.1

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.checkpoints.rules import Alias, AnyRule, Dropped, fused, modules, same, transposed
+from headway.families import decoder_heads
 from headway.families.family import Family, Keys, activation_name
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
@@ -13,14 +14,7 @@ from headway.layers.embeddings import EmbeddingConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
 from headway.layers.positions import LearnedConfig
-from headway.models.config import (
-    ClassifyHeadConfig,
-    DecoderConfig,
-    HeadConfig,
-    LanguageHeadConfig,
-    StackConfig,
-    TokenHeadConfig,
-)
+from headway.models.config import DecoderConfig, LanguageHeadConfig, StackConfig
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:
@@ -41,15 +35,8 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
         norm=NormConfig(eps=keys.get("layer_norm_epsilon", float, 1e-5)),
         dropout=dropout,
     )
-    tied = keys.get("tie_word_embeddings", bool, True)
-    head: HeadConfig | None = {
-        "GPT2Model": None,
-        "GPT2LMHeadModel": LanguageHeadConfig(tied=tied),
-        "GPT2ForSequenceClassification": ClassifyHeadConfig(keys.labels(), pool="last", bias=False),
-        "GPT2ForTokenClassification": TokenHeadConfig(
-            keys.labels(), dropout=keys.get("classifier_dropout", float, keys.get("hidden_dropout", float, 0.1))
-        ),
-    }[architecture]
+    kind = architecture.removeprefix("GPT2").replace("LMHeadModel", "ForCausalLM")
+    head = decoder_heads.read_head(keys, kind, tied=True, dropout=keys.get("hidden_dropout", float, 0.1))
     return DecoderConfig(
         embedding=EmbeddingConfig(
             keys.size("vocab_size", 50257),
@@ -65,9 +52,8 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
 
 def write(config: DecoderConfig) -> dict[str, Any]:
     block = config.stack.block
-    extra = {"classifier_dropout": config.head.dropout} if isinstance(config.head, TokenHeadConfig) else {}
     return {
-        **extra,
+        **decoder_heads.write_head(config),
         "n_embd": block.width,
         "n_head": block.attention.heads,
         "n_layer": config.stack.layers,
@@ -84,17 +70,11 @@ def write(config: DecoderConfig) -> dict[str, Any]:
 
 
 def architecture(config: DecoderConfig) -> str:
-    return {
-        type(None): "GPT2Model",
-        LanguageHeadConfig: "GPT2LMHeadModel",
-        ClassifyHeadConfig: "GPT2ForSequenceClassification",
-        TokenHeadConfig: "GPT2ForTokenClassification",
-    }[type(config.head)]
+    return "GPT2" + decoder_heads.kind(config).replace("ForCausalLM", "LMHeadModel")
 
 
 def rules(config: DecoderConfig) -> list[AnyRule]:
     ours, theirs = "stack.blocks.{i}.", "{base}h.{i}."
-    head = {ClassifyHeadConfig: "score", TokenHeadConfig: "classifier"}.get(type(config.head), "lm_head")
     return [
         *modules(
             {
@@ -111,7 +91,7 @@ def rules(config: DecoderConfig) -> list[AnyRule]:
         transposed(ours + "attention.output", theirs + "attn.c_proj"),
         transposed(ours + "feedforward.up", theirs + "mlp.c_fc"),
         transposed(ours + "feedforward.down", theirs + "mlp.c_proj"),
-        same("head.project", head),
+        same("head.project", decoder_heads.module_name(config, "lm_head")),
         Alias("lm_head.weight", of="{base}wte.weight"),
         Dropped("*.attn.bias", "the causal triangle"),
         Dropped("*.attn.masked_bias", "a constant"),

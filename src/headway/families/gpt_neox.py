@@ -7,21 +7,14 @@ from typing import Any
 
 from headway.checkpoints.rules import Alias, AnyRule, Dropped, interleaved, modules, same
 from headway.errors import ConfigError
-from headway.families import llama
+from headway.families import decoder_heads, llama
 from headway.families.family import Family, Keys, activation_name
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
-from headway.models.config import (
-    ClassifyHeadConfig,
-    DecoderConfig,
-    HeadConfig,
-    LanguageHeadConfig,
-    StackConfig,
-    TokenHeadConfig,
-)
+from headway.models.config import DecoderConfig, LanguageHeadConfig, StackConfig
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:
@@ -51,18 +44,10 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
         dropout=dropout,
         parallel=keys.get("use_parallel_residual", bool, True),
     )
-    head: HeadConfig | None = {
-        "GPTNeoXModel": None,
-        "GPTNeoXForCausalLM": LanguageHeadConfig(tied=keys.get("tie_word_embeddings", bool, False)),
-        "GPTNeoXForSequenceClassification": ClassifyHeadConfig(keys.labels(), pool="last", bias=False),
-        "GPTNeoXForTokenClassification": TokenHeadConfig(
-            keys.labels(), dropout=keys.get("classifier_dropout", float, 0.1)
-        ),
-    }[architecture]
     return DecoderConfig(
         embedding=EmbeddingConfig(keys.size("vocab_size", 50432), width, dropout=dropout),
         stack=StackConfig(block, keys.layers("num_hidden_layers", 44), causal=True, final_norm=True),
-        head=head,
+        head=decoder_heads.read_head(keys, architecture.removeprefix("GPTNeoX"), tied=False),
         context=context,
     )
 
@@ -72,10 +57,9 @@ def write(config: DecoderConfig) -> dict[str, Any]:
     attention = block.attention
     if attention.rotary is None:
         raise ConfigError("GPT-NeoX has rotary positions")
-    extra = {"classifier_dropout": config.head.dropout} if isinstance(config.head, TokenHeadConfig) else {}
     rotary = llama.write_rotary(attention.rotary)
     return {
-        **extra,
+        **decoder_heads.write_head(config),
         "hidden_size": block.width,
         "num_attention_heads": attention.heads,
         "num_hidden_layers": config.stack.layers,
@@ -93,18 +77,8 @@ def write(config: DecoderConfig) -> dict[str, Any]:
     }
 
 
-def architecture(config: DecoderConfig) -> str:
-    return {
-        type(None): "GPTNeoXModel",
-        LanguageHeadConfig: "GPTNeoXForCausalLM",
-        ClassifyHeadConfig: "GPTNeoXForSequenceClassification",
-        TokenHeadConfig: "GPTNeoXForTokenClassification",
-    }[type(config.head)]
-
-
 def rules(config: DecoderConfig) -> list[AnyRule]:
     ours, theirs = "stack.blocks.{i}.", "{base}layers.{i}."
-    head = {ClassifyHeadConfig: "score", TokenHeadConfig: "classifier"}.get(type(config.head), "embed_out")
     return [
         *modules(
             {
@@ -122,7 +96,7 @@ def rules(config: DecoderConfig) -> list[AnyRule]:
             theirs + "attention.query_key_value",
             heads=config.stack.block.attention.heads,
         ),
-        same("head.project", head),
+        same("head.project", decoder_heads.module_name(config, "embed_out")),
         Alias("embed_out.weight", of="{base}embed_in.weight"),
         Dropped("*.attention.bias", "the causal triangle"),
         Dropped("*.attention.masked_bias", "a constant"),
@@ -141,7 +115,7 @@ FAMILY = Family(
     read=read,
     write=write,
     rules=rules,
-    architecture=architecture,
+    architecture=lambda config: "GPTNeoX" + decoder_heads.kind(config),
     base="gpt_neox.",
     bare=("GPTNeoXModel",),
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.checkpoints.rules import Alias, AnyRule, Dropped, modules, same
 from headway.errors import ConfigError
+from headway.families import decoder_heads
 from headway.families.family import Family, Keys, activation_name
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
@@ -16,15 +17,7 @@ from headway.layers.embeddings import EmbeddingConfig
 from headway.layers.feedforward import FeedForwardConfig
 from headway.layers.norms import NormConfig
 from headway.layers.rotary import RotaryConfig, RotaryScaling
-from headway.models.config import (
-    ClassifyHeadConfig,
-    DecoderConfig,
-    HeadConfig,
-    LanguageHeadConfig,
-    LayerConfig,
-    StackConfig,
-    TokenHeadConfig,
-)
+from headway.models.config import DecoderConfig, LanguageHeadConfig, LayerConfig, StackConfig
 from headway.validation import from_dict
 
 SCALING = {  # their key → ours; which of them a kind uses
@@ -95,18 +88,12 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
         ),
         norm=norm,
     )
-    head: HeadConfig | None = {
-        "Model": None,
-        "ForCausalLM": LanguageHeadConfig(tied=keys.get("tie_word_embeddings", bool, variant.tied)),
-        "ForSequenceClassification": ClassifyHeadConfig(keys.labels(), pool="last", bias=False),
-        "ForTokenClassification": TokenHeadConfig(
-            keys.labels(), dropout=keys.get("classifier_dropout", float, keys.get("hidden_dropout", float, 0.1))
-        ),
-    }[architecture.removeprefix(variant.title)]
+    kind = architecture.removeprefix(variant.title)
+    head_dropout = keys.get("hidden_dropout", float, 0.1)
     return DecoderConfig(
         embedding=EmbeddingConfig(keys.size("vocab_size"), width),
         stack=StackConfig(block, layers, causal=True, final_norm=True, per_layer=per_layer(keys, layers, variant)),
-        head=head,
+        head=decoder_heads.read_head(keys, kind, tied=variant.tied, dropout=head_dropout),
         context=context,
     )
 
@@ -193,9 +180,8 @@ def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
         "rope_parameters": write_rotary(attention.rotary),
         "attention_dropout": attention.dropout,
         "tie_word_embeddings": isinstance(config.head, LanguageHeadConfig) and config.head.tied,
+        **decoder_heads.write_head(config),
     }
-    if isinstance(config.head, TokenHeadConfig):
-        out["classifier_dropout"] = config.head.dropout
     if variant.experts:
         out |= {"num_local_experts": block.feedforward.experts, "num_experts_per_tok": block.feedforward.chosen}
     if variant.title in ("Llama", "Qwen3", "SmolLM3", "Olmo2"):
@@ -214,13 +200,7 @@ def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
 
 
 def architecture(config: DecoderConfig, variant: Variant) -> str:
-    kinds = {
-        type(None): "Model",
-        LanguageHeadConfig: "ForCausalLM",
-        ClassifyHeadConfig: "ForSequenceClassification",
-        TokenHeadConfig: "ForTokenClassification",
-    }
-    return variant.title + kinds[type(config.head)]
+    return variant.title + decoder_heads.kind(config)
 
 
 def rules(config: DecoderConfig) -> list[AnyRule]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headway.layers.dropout import drop
 from headway.layers.masks import NO_MASK, Mask
+from headway.layers.trained_bias import attend_with_trained_bias, takes_trained_bias
 
 
 def attend(
@@ -38,9 +39,9 @@ def attend(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
     allowed = mask.tensor(queries, keys, q.device)
-    if bias is not None and bias.requires_grad and torch.is_grad_enabled() and q.device.type == "cpu":
-        # torch has no fused kernel for this; its own composition is slower and draws its dropout number by number
-        return attend_with_weights(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)[0]
+    if bias is not None and takes_trained_bias(q, bias, dropout):
+        k, v, scale = repeat_groups(k, q.shape[1]), repeat_groups(v, q.shape[1]), score_scale(q.shape[-1], scale)
+        return attend_with_trained_bias(q, k, v, bias, allowed=allowed, scale=scale, dropout=dropout)
     if bias is None:
         extra = allowed
     else:

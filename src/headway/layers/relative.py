@@ -1,15 +1,12 @@
 """Learned vectors of relative positions, shared by the layers of a stack, and the score bias that DeBERTa makes of them
 (disentangled attention, He et al. 2021): score += (q · K(r) + k · Q(r)) · scale, where r is the vector of the distance
-from the key to the query, and K and Q project it as a key and as a query.
-
-Where each distance has a vector of its own, the products with all of them are read skewed: row i of the result begins
-one place further left than row i − 1, which is a matter of strides. Otherwise they are gathered."""
+from the key to the query, and K and Q project it as a key and as a query."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +15,7 @@ from headway.layers.dropout import drop
 from headway.layers.linear import Linear, TokenTable
 from headway.layers.norms import NormConfig
 from headway.layers.positions import Positions
+from headway.layers.skew import relative_scores
 
 if TYPE_CHECKING:
     from headway.layers.attention import Attention
@@ -66,7 +64,9 @@ class RelativeVectors(nn.Module):
         if positions.columns is None and positions.queries == length and length <= exact:
             table = table[span - length + 1 : span + length].flip(0)  # query − key falls from length − 1
             return Relative(self._normalise(table), None)
-        rows = (self.bucket(positions.distances()) + span).clamp(0, 2 * span - 1)
+        reach = min(int(self.bucket(torch.tensor(length - 1))), span - 1)  # the largest bucket that can occur
+        rows = self.bucket(positions.distances()).clamp(-reach - 1, reach) + reach + 1
+        table = table[span - reach - 1 : span + reach + 1]
         return Relative(self._normalise(table), rows.squeeze(1) if rows.ndim == 4 else rows)
 
     def _normalise(self, table: Tensor) -> Tensor:
@@ -114,47 +114,13 @@ class DisentangledBias(nn.Module):
         scale, parts = attention.score_scale, []
         if self.config.to_position:
             keys = self.project(self.key or attention.key, vectors)  # (head, row, head_size)
-            parts.append(pick(q @ (keys * scale).transpose(-2, -1), relative))
+            parts.append(relative_scores(q, keys * scale, relative.rows))
         if self.config.from_position:
             queries = self.project(self.query or attention.query, vectors) * scale
             if relative.rows is None:
                 queries = queries.flip(-2)
-            parts.append(pick(k @ queries.transpose(-2, -1), relative, transpose=True))
+            parts.append(relative_scores(k, queries, relative.rows, transpose=True))
         return sum(parts[1:], parts[0])
 
     def project(self, layer: nn.Module, vectors: Tensor) -> Tensor:  # (row, width) → (head, row, head_size)
         return layer(vectors).unflatten(-1, (-1, self.head_size)).transpose(0, 1)
-
-
-def pick(products: Tensor, relative: Relative, *, transpose: bool = False) -> Tensor:
-    """(batch, head, token, row) → (batch, head, query, key): for each pair, the product with the vector of its
-    distance. `transpose`: the tokens are the keys, and rows to be read skewed are ordered by query − key."""
-    if relative.rows is None:
-        out = _Skew.apply(products)
-    else:
-        rows = relative.rows[:, None] if relative.rows.ndim == 3 else relative.rows
-        rows = rows.transpose(-2, -1) if transpose else rows
-        out = products.gather(-1, rows.expand(*products.shape[:-1], rows.shape[-1]))
-    return out.transpose(-2, -1) if transpose else out
-
-
-class _Skew(torch.autograd.Function):
-    """(…, n, keys + n − 1) → (…, n, keys): out[i, j] = x[i, j − i + n − 1]. Transformer-XL calls it the shift."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _skewed(x.contiguous())
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        *batch, n, keys = g.shape
-        out = g.new_zeros(*batch, n, keys + n - 1)
-        _skewed(out).copy_(g)
-        return out
-
-
-def _skewed(x: Tensor) -> Tensor:
-    """A view of a contiguous tensor."""
-    *batch, n, width = x.shape
-    strides = [*x.stride()[:-2], max(width - 1, 1), 1]
-    return x.as_strided([*batch, n, width - n + 1], strides, x.storage_offset() + n - 1)

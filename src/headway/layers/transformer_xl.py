@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.positions import Positions, sinusoids
-from headway.layers.relative import Relative, pick
+from headway.layers.relative import Relative
+from headway.layers.skew import relative_scores
 
 if TYPE_CHECKING:
     from headway.layers.attention import Attention
@@ -83,7 +84,7 @@ class TransformerXLBias(nn.Module):
         if self.training and self.dropout:
             vectors = drop(vectors, self.dropout)
         keys = self.project(self.key, vectors)  # (head, row, head_size)
-        by_position = pick((q + self.position[:, None]) @ (keys * scale).transpose(-2, -1), relative)
+        by_position = relative_scores(q + self.position[:, None], keys * scale, relative.rows)
         bias = by_position + (self.content[:, None] * scale) @ k.transpose(-2, -1)
         if context.other_segment is None:
             return bias

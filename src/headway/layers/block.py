@@ -3,7 +3,7 @@ attention, cross-attention if there is any, feed-forward. Where the norm stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor, nn
@@ -97,6 +97,8 @@ class Block(nn.Module):
         """`x` is (batch, length, width)."""
         real, start = context.padding_mask, x
         first, *middle, last = [None] * 3 if self.modulation is None else self.modulation(context.condition)
+        if context.source is not None:
+            context = replace(context, source=self.attention_residual.before(context.source, None, first))
         branch = self.attention(self.attention_residual.before(x, real, first), context, cache=cache.attention)
         x = self.attention_residual(x, branch, real, first)
         if self.cross is not None and self.cross_residual is not None:

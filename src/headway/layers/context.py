@@ -20,7 +20,7 @@ class Context:
     relative: Relative | None = None  # vectors of relative positions, for biases that depend on q and k
     other_segment: Tensor | None = None  # (batch, query, key), True: the key belongs to another segment (XLNet)
     query_key_positions: Tensor | None = None  # added to the inputs of q and k
-    source: Tensor | None = None  # (batch, key, width): self-attention computes keys and values from it, not from x
+    source: Tensor | None = None  # (batch, key, width): keys and values are of it, normed as x is, and not of x
     memory: Tensor | None = None  # (batch, source, width), for cross-attention
     memory_mask: Mask = NO_MASK
     memory_positions: Tensor | None = None  # added to the inputs of the cross-attention's keys

@@ -33,3 +33,8 @@ class Embedded:
     grid: Grid | None = None  # of a feature map
     segments: Tensor | None = None  # (batch, length), where they are not in x: compared at the scores (XLNet)
     layer_positions: Tensor | None = None  # (n, 1, length, width), added behind each of the first n blocks
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that the blocks get is x."""
+        return self.query_key_positions is None and self.layer_positions is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from headway.layers.embedded import Embedded
 from headway.layers.masks import Mask
 from headway.models.config import EncoderConfig
-from headway.models.heads import apply_head, build_head
+from headway.models.heads import apply_head, build_head, end_column
 from headway.models.mask_decoder import MaskDecoder
 from headway.models.outputs import Output
 from headway.models.protocol import Inputs, Model, Part
@@ -46,6 +47,12 @@ class Encoder(Model):
         return 2 if self.config.stack.compares_segments else super().segments
 
     @property
+    def pools_one_token(self) -> bool:
+        head = self.config.head
+        one = self.head_kind == "classify" and head.pool in ("first", "last") and not head.distilled
+        return one and self.stack.computes_columns
+
+    @property
     def mask_decoder(self) -> MaskDecoder | None:
         """What takes the place of the stack's last block where the head predicts masked tokens."""
         return getattr(self.head, "mask_decoder", None)
@@ -61,16 +68,24 @@ class Encoder(Model):
         sequence_lengths: tuple[int, ...] | None = None,  # of sequences laid end to end in one row
         logit_positions: Tensor | None = None,  # (n), of the flattened (batch · length): logits of these only
         condition: Tensor | None = None,
+        pooled_only: bool = False,  # the last block may compute only the token that the head reads; then so is `hidden`
     ) -> Output:
         embedded = self.embed(inputs, padding_mask=padding_mask, segments=segments, positions=positions)
-        mask, decoder = packed(mask, sequence_lengths, causal=False), self.mask_decoder
-        if decoder is None:
-            hidden = self.stack(embedded, mask=mask, condition=condition)
-        else:
+        mask, decoder, real = packed(mask, sequence_lengths, causal=False), self.mask_decoder, embedded.padding_mask
+        if decoder is not None:
             hidden = decoder(self.stack, embedded, mask=mask)
-        return apply_head(
-            self.head, hidden, self.token_table, padding_mask=embedded.padding_mask, logit_positions=logit_positions
-        )
+        elif pooled_only and self.pools_one_token and mask is None and embedded.is_plain:
+            hidden, real = self.stack(embedded, condition=condition, columns=self._pooled_column(embedded)), None
+        else:
+            hidden = self.stack(embedded, mask=mask, condition=condition)
+        return apply_head(self.head, hidden, self.token_table, padding_mask=real, logit_positions=logit_positions)
+
+    def _pooled_column(self, embedded: Embedded) -> Tensor:  # (batch, 1)
+        real, how = embedded.padding_mask, self.config.head.pool
+        if real is not None:
+            return end_column(real, how)[:, None]
+        batch, length, _ = embedded.x.shape
+        return torch.full((batch, 1), 0 if how == "first" else length - 1, device=embedded.x.device)
 
     def embed(
         self,

@@ -204,13 +204,17 @@ def pool(hidden: Tensor, padding_mask: Tensor | None, how: str) -> Tensor:
     """(batch, length, width) → (batch, width): the first or last real token, or the mean of the real ones."""
     if padding_mask is None:
         return {"first": lambda: hidden[:, 0], "last": lambda: hidden[:, -1], "mean": lambda: hidden.mean(1)}[how]()
-    keep = padding_mask.bool()
     if how == "mean":
-        weight = keep[:, :, None].to(hidden.dtype)
+        weight = padding_mask.bool()[:, :, None].to(hidden.dtype)
         return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), end_column(padding_mask, how)]
+
+
+def end_column(padding_mask: Tensor, how: str) -> Tensor:
+    """(batch, length) → (batch): where the first or last real token is."""
+    keep = padding_mask.bool()
     order = torch.arange(keep.shape[1], device=keep.device)
-    at = (keep * order).argmax(1) if how == "last" else keep.int().argmax(1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), at]
+    return (keep * order).argmax(1) if how == "last" else keep.int().argmax(1)
 
 
 def _drop(x: Tensor, head: ClassifyHead | TokenHead) -> Tensor:

@@ -76,6 +76,11 @@ class Model(nn.Module):
         return None if self.head_config is None else self.head_config.kind
 
     @property
+    def pools_one_token(self) -> bool:
+        """Whether `forward(…, pooled_only=True)` can save the last block all tokens but the one that the head reads."""
+        return False
+
+    @property
     def has_language_head(self) -> bool:
         """Whether it scores tokens, by a language head or by the one beside a pooler."""
         return self.head_kind == "language" or getattr(getattr(self.config, "head", None), "language", None) is not None

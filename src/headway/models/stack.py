@@ -72,7 +72,8 @@ class Stack(nn.Module):
         cache: KeyValueCache | None = None,
         condition: Tensor | None = None,
         first: int | None = None,  # run so many blocks only, without what follows the last
-    ) -> Tensor:  # (batch, length, width)
+        columns: Tensor | None = None,  # (batch, n): the last block computes these tokens only; see `computes_columns`
+    ) -> Tensor:  # (batch, length or n, width)
         contexts = self.contexts(
             embedded.positions,
             dtype=embedded.x.dtype,
@@ -88,12 +89,37 @@ class Stack(nn.Module):
         x = embedded.x
         for number, block in enumerate(islice(self.blocks, first)):
             start, context = x, contexts[number]
+            if columns is not None and number == len(self.blocks) - 1:
+                x, context = self._select(x, context, columns)
             x = block(x, context, cache=NO_CACHE if cache is None else cache.block(number))
             if self.convolution is not None and number == 0:
                 x = self.convolution(start, x, context)
             if embedded.layer_positions is not None and number < len(embedded.layer_positions):
                 x = x + embedded.layer_positions[number]
         return x if first is not None else self.finish(x, embedded.padding_mask)
+
+    @property
+    def computes_columns(self) -> bool:
+        """Whether the last block can compute some tokens alone, with keys and values of all: nothing but positions and
+        padding may depend on which token is a query."""
+        config = self.config
+        shared = config.causal or config.windowed or config.compares_segments or config.block.norm.kind == "batch"
+        return not (shared or self.rotaries or self.convolution)
+
+    def _select(self, x: Tensor, context: Context, columns: Tensor) -> tuple[Tensor, Context]:
+        """The inputs of a block that computes some tokens only."""
+        old = context.positions
+        assert old is not None
+        ids = old.ids.expand(len(x), -1).gather(1, columns)
+        positions = replace(old, ids=ids, queries=columns.shape[1], columns=columns)
+        context = replace(context, positions=positions, source=x, **self._by_position(positions))
+        return x.gather(1, columns[..., None].expand(-1, -1, x.shape[-1])), context
+
+    def _by_position(self, positions: Positions) -> dict[str, Any]:
+        return {
+            "bias": None if self.relative_bias is None else self.relative_bias(positions),
+            "relative": None if self.relative is None else self.relative(positions),
+        }
 
     def finish(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What follows the last block: final norm and dropout."""
@@ -114,9 +140,8 @@ class Stack(nn.Module):
         shared = Context(
             mask=self.mask(positions, mask, padding_mask),
             positions=positions,
-            bias=None if self.relative_bias is None else self.relative_bias(positions),
-            relative=None if self.relative is None else self.relative(positions),
             padding_mask=padding_mask,
+            **self._by_position(positions),
             **more,
         )
         kinds = {layer: self._layer_context(shared, layer, dtype) for layer in self.config.kinds()}

@@ -1,5 +1,6 @@
 """DeBERTa-v3-base's shape against transformers: forward and forward + backward at 128 tokens, same weights and inputs,
-interleaved, by processor time; then the peak memory of each in a process of its own.
+in turn, by processor time, and the peak memory. Each is a process of its own, so that neither shares the allocator of
+the other; Headway's is set as its training loop sets it.
 
     python -m benchmarks.deberta
 
@@ -10,23 +11,26 @@ same work in both.
 from __future__ import annotations
 
 import argparse
-import math
-import resource
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 
 import headway
 from benchmarks.timing import interleaved, row, use_threads
 from headway import engine
+from headway.memory import keep_freed_memory
 
 PEER, OURS = "transformers", "headway"
+KINDS = "forward", "training step"
 V3 = dict(
     hidden_size=768, num_attention_heads=12, num_hidden_layers=12, intermediate_size=3072, vocab_size=128100,
     max_position_embeddings=512, type_vocab_size=0, layer_norm_eps=1e-7, relative_attention=True, position_buckets=256,
@@ -35,47 +39,66 @@ V3 = dict(
 )  # fmt: skip
 
 
-def models(layers: int) -> dict[str, nn.Module]:
-    torch.manual_seed(0)
-    config = transformers.DebertaV2Config(**V3 | dict(num_hidden_layers=layers))
-    reference = transformers.DebertaV2ForSequenceClassification(config)
-    with tempfile.TemporaryDirectory() as folder:
-        reference.save_pretrained(folder)
-        return {PEER: reference, OURS: headway.load(folder).model}
+def load(name: str, folder: Path) -> nn.Module:
+    if name == OURS:
+        keep_freed_memory()
+        return headway.load(folder).model
+    return transformers.DebertaV2ForSequenceClassification.from_pretrained(folder)
 
 
-def forward(name: str, model: nn.Module, ids: torch.Tensor) -> Callable[[], torch.Tensor]:
-    def run() -> torch.Tensor:
-        model.eval()
-        with torch.no_grad():
-            return (model(input_ids=ids) if name == PEER else model(ids)).logits
-
-    return run
+def forward(model: nn.Module, ids: Tensor) -> Tensor:
+    model.eval()
+    with torch.no_grad():
+        return model(ids).logits
 
 
-def training_step(name: str, model: nn.Module, ids: torch.Tensor) -> Callable[[], torch.Tensor]:
-    labels = torch.zeros(len(ids), dtype=torch.long)
-
-    def run() -> torch.Tensor:
-        model.train()
-        model.zero_grad(set_to_none=True)
-        logits = (model(input_ids=ids) if name == PEER else model(ids)).logits
-        nn.functional.cross_entropy(logits, labels).backward()
-        return logits.detach()
-
-    return run
+def training_step(model: nn.Module, ids: Tensor) -> Tensor:
+    model.train()
+    model.zero_grad(set_to_none=True)
+    options = {"pooled_only": True} if getattr(model, "pools_one_token", False) else {}  # as the task classify does
+    logits = model(ids, **options).logits
+    nn.functional.cross_entropy(logits, torch.zeros(len(ids), dtype=torch.long)).backward()
+    return logits.detach()
 
 
-WORK = {"forward": forward, "training step": training_step}
+def resident(key: str) -> float:
+    """VmRSS, or VmHWM: its peak since the last reset. MiB."""
+    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
 
 
-def peak_memory(name: str, kind: str, layers: int, batch: int, length: int) -> float:
-    """MiB above the model, of a process that does one kind of work twice."""
-    args = [sys.executable, "-m", "benchmarks.deberta", "--child", name, kind, "--layers", str(layers)]
-    done = subprocess.run(
-        [*args, "--batch", str(batch), "--length", str(length)], capture_output=True, text=True, check=True
-    )
-    return float(done.stdout.split()[-1])
+def serve(name: str, folder: Path) -> None:
+    """Runs a kind of work for each line read; writes its seconds, and MiB of its peak above the model."""
+    model, ids = load(name, folder), torch.from_numpy(np.load(folder / "ids.npy"))
+    work = {"forward": forward, "training step": training_step}
+    model.zero_grad(set_to_none=True)
+    empty, prepared = resident("VmRSS"), False
+    for line in sys.stdin:
+        kind = line.strip()
+        if name == OURS and prepared != (kind == "forward"):
+            prepared = not prepared
+            (engine.prepare if prepared else engine.release)(model)
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+        start = time.process_time()
+        logits = work[kind](model, ids)
+        seconds = time.process_time() - start
+        peak = resident("VmHWM") - empty
+        np.save(folder / f"{name}.npy", logits.numpy())
+        print(seconds, peak, flush=True)
+
+
+class Peer:
+    def __init__(self, name: str, folder: Path):
+        command = [sys.executable, "-m", "benchmarks.deberta", "--serve", name, str(folder)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.seconds, self.peak = 0.0, 0.0
+
+    def run(self, kind: str) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(kind, file=self.process.stdin, flush=True)
+        seconds, peak = map(float, self.process.stdout.readline().split())
+        self.seconds, self.peak = self.seconds + seconds, peak
 
 
 def main() -> None:
@@ -84,37 +107,36 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     use_threads()
-    ids = torch.randint(5, 100_000, (options.batch, options.length))
-    found = models(options.layers)
-    if options.child:
-        name, kind = options.child
-        model = found.pop(name)
-        found.clear()
-        if kind == "forward" and name == OURS:
-            engine.prepare(model)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(2):
-            WORK[kind](name, model, ids)()
-        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    if options.serve:
+        serve(options.serve[0], Path(options.serve[1]))
         return
-    label = f"{options.batch}x{options.length}"
-    for kind, work in WORK.items():
-        if kind == "forward":
-            engine.prepare(found[OURS])
-        else:
-            engine.release(found[OURS])
-        jobs = {name: work(name, model, ids) for name, model in found.items()}
-        difference = (jobs[PEER]() - jobs[OURS]()).abs().max() if kind == "forward" else math.nan
-        times = interleaved(jobs, repeats=options.repeats, warmup=1, clock=time.process_time)
-        line, _ = row(f"{kind} {label}", times, peer=PEER, ours=OURS)
-        print(line + (f"   largest difference of the logits {difference:.1e}" if kind == "forward" else ""), flush=True)
-    del found, jobs
-    for kind in WORK:
-        peaks = {name: peak_memory(name, kind, options.layers, options.batch, options.length) for name in (PEER, OURS)}
-        print(f"peak memory above the model, {kind}: {PEER} {peaks[PEER]:.0f} MiB, {OURS} {peaks[OURS]:.0f} MiB")
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        config = transformers.DebertaV2Config(**V3 | dict(num_hidden_layers=options.layers))
+        transformers.DebertaV2ForSequenceClassification(config).save_pretrained(folder)
+        ids = torch.randint(5, 100_000, (options.batch, options.length))
+        np.save(Path(folder, "ids.npy"), ids.numpy())
+        peers = {name: Peer(name, Path(folder)) for name in (PEER, OURS)}
+        for kind in KINDS:
+            measure(
+                kind, peers, folder=Path(folder), label=f"{options.batch}x{options.length}", repeats=options.repeats
+            )
+        for peer in peers.values():
+            peer.process.communicate()
+
+
+def measure(kind: str, peers: dict[str, Peer], *, folder: Path, label: str, repeats: int) -> None:
+    clock: dict[str, Callable[[], None]] = {name: lambda peer=peer: peer.run(kind) for name, peer in peers.items()}  # type: ignore[misc]
+    times = interleaved(clock, repeats=repeats, warmup=1, clock=lambda: sum(peer.seconds for peer in peers.values()))
+    print(row(f"{kind} {label}", times, peer=PEER, ours=OURS)[0])
+    if kind == "forward":
+        logits = [np.load(folder / f"{name}.npy") for name in peers]
+        print(f"largest difference of the logits: {np.abs(logits[0] - logits[1]).max():.1e}")
+    peaks = ", ".join(f"{name} {peer.peak:.0f} MiB" for name, peer in peers.items())
+    print(f"peak memory above the model, {kind}: {peaks}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+LONGEST = 200_000  # bytes of an input
 BYTES = [
     b"\0", b"\r", b"\n", b"\r\n", b"\t", b",", b";", b'"', b'""', b"\\", b"{", b"}", b"[", b"]", b":", b" ", b"-",
     b"\xff\xfe", b"\xef\xbb\xbf", b"\xe9", b"\xc3", b"\x1f\x8b", b"\xed\xa0\x80", b"\xf0\x9f\x99\x82", b"\x1b[31m",
@@ -37,6 +38,8 @@ def lied(text: bytes, others: Sequence[bytes], random: Random) -> bytes:
             value = _lie(value, random)
         out = json.dumps(value, ensure_ascii=random.random() < 0.7).encode("utf-8", "surrogatepass")
     except (ValueError, RecursionError):
+        return damaged(text, others, random)
+    if len(out) > LONGEST:  # parts repeated within repeated parts
         return damaged(text, others, random)
     return damaged(out, others, random) if random.random() < 0.15 else out
 

@@ -30,7 +30,7 @@ STEPS = 3  # that are simulated: the optimiser state is allocated in the first o
 HEAP = 1.12  # by what tensors need of its heap: small allocations lie between them
 KERNELS = 14 << 20  # bytes: buffers and generated code of the kernels
 PASS_SECONDS = 0.2  # of one timed pass, about; a longer one is timed with fewer examples
-REPEATS = 2  # of a timed pass; the shortest counts, since the first one prepares kernels
+UPDATES = 2  # that are timed; the shortest counts
 
 
 Load = Callable[[Sequence[Any]], Batch]  # collates examples
@@ -172,7 +172,7 @@ class StepTrial:
             self._seconds(group, load=load) * size / len(group) for group, size in zip(groups, sizes, strict=True)
         ]
         gradients = self._pass(load(groups[0][:1]))
-        update = min(self.clock.seconds(lambda: self.run.update(gradients)) for _ in range(REPEATS))
+        update = min(self.clock.seconds(lambda: self.run.update(gradients)) for _ in range(UPDATES))
         return StepTime(sum(seconds) / len(seconds), update, self.clock.slowdown)
 
     def _seconds(self, group: Sequence[Any], *, load: Load) -> float:
@@ -184,7 +184,9 @@ class StepTrial:
             began = time.perf_counter()
             batch = load(part)
             loading = time.perf_counter() - began
-            seconds = min(self.clock.seconds(partial(self._pass, batch)) for _ in range(REPEATS))
+            seconds = self.clock.seconds(partial(self._pass, batch))
+            if seconds < PASS_SECONDS:  # the first pass also prepares kernels
+                seconds = min(seconds, self.clock.seconds(partial(self._pass, batch)))
             tried.append((size, seconds + loading / self.clock.slowdown))
             if size == len(group) or (len(tried) > 1 and seconds > PASS_SECONDS / 2):
                 break

@@ -154,6 +154,82 @@ def test_a_template_that_leaves_the_answers_out_is_refused(tokenizer: Tokenizer)
     assert isinstance(found, InputError) and "leaves no answer" in str(found)
 
 
+REASONING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}{{ 'THOUGHT' if loop.last or 'THOUGHT' == '<think></think>' else '' }}{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("thought", ["", "<think></think>", "<think>\n\n</think>\n\n"])
+@pytest.mark.parametrize("prompt", ["<think>\n", "<think>\n\n</think>\n\n"])
+def test_a_prompt_that_begins_a_thought_which_the_answer_does_not_have(
+    tokenizer: Tokenizer, thought: str, prompt: str
+) -> None:
+    """As templates of reasoning models: the prompt ends with <think>, an answer without a thought has none, or an
+    empty one, or only the last one has it."""
+    template = REASONING.replace("THOUGHT", thought.replace("\n", "\\n"))
+    tokenizer.chat_template = template.replace("<think>\n{% endif", f"{prompt}{{% endif")
+    (tokens,) = training_tokens(tokenizer, [TALK])
+    assert isinstance(tokens, Tokens)
+    assert learnt_text(tokenizer, tokens) == ["It is me.<|im_end|>", "No, me.<|im_end|>"]
+    talk = [TALK[0], {"role": "assistant", "content": "<think>\nWho?</think>It is me."}]
+    (tokens,) = training_tokens(tokenizer, [talk])
+    assert isinstance(tokens, Tokens)
+    (learnt,) = learnt_text(tokenizer, tokens)
+    assert learnt.endswith("Who?</think>It is me.<|im_end|>")  # control: a thought of the data is learnt
+
+
+PARTS = (
+    "{% for m in messages %}{{ m.role }}: {% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
+    "{% endif %}{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+)
+REWRITES = (
+    "{{ messages | length }} messages\n{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (PARTS, "message 2: it does not write its text; a template for pictures"),
+        (REWRITES, "message 2: it writes the messages before it in another way"),
+    ],
+)
+def test_why_there_is_no_answer_to_learn_from(tokenizer: Tokenizer, template: str, why: str) -> None:
+    tokenizer.chat_template = template
+    (found,) = training_tokens(tokenizer, [TALK])
+    assert isinstance(found, InputError) and "leaves no answer" in str(found) and why in str(found)
+
+
+def test_an_empty_answer_ends(tokenizer: Tokenizer) -> None:
+    tokenizer.chat_template = DEFAULT_TEMPLATE
+    (tokens,) = training_tokens(tokenizer, [[TALK[0], {"role": "assistant", "content": ""}]])
+    assert isinstance(tokens, Tokens) and learnt_text(tokenizer, tokens) == [" </s>"]
+
+
+def test_text_of_tool_calls_beyond_ascii_is_as_transformers_writes_it() -> None:
+    reference = pytest.importorskip("transformers.utils.chat_template_utils")
+    texts = ["Hi, who is it? It is me.", "assistant user tool name arguments type function"] * 5
+    special = ("<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
+    tokenizer = Tokenizer.train(texts, kind="bpe", size=330, special=special)
+    city = {"city": "Zürich", "note": "雨 – «ja» 🌧", "of": ["é", {"ß": None}]}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "wetter", "arguments": city}}]}
+    tools = [{"type": "function", "function": {"name": "wetter", "description": "Das Wetter für eine Straße"}}]
+    talk = [{"role": "user", "content": "Und in Zürich?"}, call, {"role": "tool", "content": "naß"}, TALK[1]]
+    written = {}
+    for option in ("", "(ensure_ascii=True)", "(indent=2)"):
+        template = tokenizer.chat_template = TOOLS.replace("tojson", f"tojson{option}")
+        (expected,), _ = reference.render_jinja_template([talk], tools=tools, chat_template=template)
+        written[option] = text = tokenizer.decode(
+            chat_ids(tokenizer, talk, tools=tools, answer=False), skip_special=False
+        )
+        assert text == expected
+    assert "Zürich" in written[""] and "\\u" not in written[""] and "Straße" in written[""]
+    assert "Z\\u00fcrich" in written["(ensure_ascii=True)"]  # control
+
+
 def test_the_forms_of_conversations() -> None:
     openai = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
     share = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]

@@ -38,6 +38,9 @@ DEFAULT_TEMPLATE = (
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 EMPTY_THOUGHT = re.compile(r"\s*<think>\s*</think>\s*")  # written by a template before an answer
+PROMPT_THOUGHT = re.compile(r"<think>\s*(</think>\s*)?\Z")  # at the end of a reasoning model's prompt for an answer
+REWRITTEN = "it writes the messages before it in another way once the answer follows"
+DROPPED = "it does not write its text; a template for pictures may read contents that are lists of parts only"
 CHUNK = 1000  # conversations that are rendered in one process
 
 # names of roles and keys in the formats that people keep conversations in
@@ -194,26 +197,31 @@ def _tokens(
             return text
     whole, *prefixes = [str(text) for text in texts]
     learnt = np.zeros(len(whole), dtype=bool)  # by character
-    limits = [len(before) for before in prefixes[2::2]] + [len(whole)]
+    limits = [len(_prompt(before, whole)) for before in prefixes[2::2]] + [len(whole)]
+    reasons: list[str] = []
     for i, before, after, limit in zip(answers, prefixes[0::2], prefixes[1::2], limits, strict=True):
         content, controls = messages[i].get("content") or "", control_pattern(tokenizer)
         content = "" if messages[i].get("tool_calls") else content  # the calls may follow it, and are learnt too
         span = _answer_span(whole, before, after, content, limit=limit, controls=controls)
-        if span is not None:
+        if isinstance(span, str):
+            reasons.append(f"message {i + 1}: {span}")
+        else:
             learnt[slice(*span)] = True
     ids, marks = _encode(tokenizer, whole, learnt)
     if not marks.any():
-        return InputError("the chat template leaves no answer of the assistant to learn from")
+        why = f" ({reasons[0]})" if reasons else ""
+        return InputError(f"the chat template leaves no answer of the assistant to learn from{why}")
     return Tokens(ids, marks)
 
 
 def _answer_span(
     whole: str, before: str, after: str, content: str, *, limit: int, controls: re.Pattern[str]
-) -> tuple[int, int] | None:
-    """Characters of the whole text, up to `limit`, that an answer has, with the control token after it; None if the
-    template leaves the answer out, or writes what comes before it in another way once more follows."""
+) -> tuple[int, int] | str:
+    """Characters of the whole text, up to `limit`, that an answer has, with the control token after it; or why there
+    are none: the template leaves the answer out, or writes what comes before it in another way once more follows."""
+    before = _prompt(before, whole)
     if not whole.startswith(before):
-        return None
+        return REWRITTEN
     start, content = len(before), content.strip()
     alone = after.find(content, start) if content else -1
     at = whole.find(content, start, limit) if alone >= 0 else -1
@@ -222,7 +230,8 @@ def _answer_span(
         end = start + _common(whole[start:limit], after[alone:])
         ends = [found.end() for found in controls.finditer(whole, start, end)]
         end = ends[-1] if ends and not whole[ends[-1] : end].strip() else end  # not the space behind the end token
-        return (start, end) if end > start else None
+        written = controls.sub("", whole[start:end]).strip()
+        return (start, end) if end > start and (written or not content) else DROPPED
     if whole[start:at].strip():  # the template's own text before the answer
         start = at
     end = at + len(content)
@@ -230,6 +239,12 @@ def _answer_span(
     if close is not None:
         return start, close.end()
     return start, end + _common(whole[end:limit], after[alone + len(content) :])
+
+
+def _prompt(before: str, whole: str) -> str:
+    """The prompt for an answer as it stands in the whole text: without the thought that it begins for a reasoning
+    model, where the answer has none."""
+    return before if whole.startswith(before) else PROMPT_THOUGHT.sub("", before)
 
 
 def _past_thought(text: str, start: int, end: int) -> int:

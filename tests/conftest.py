@@ -12,7 +12,6 @@ import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPOSITORY = Path(__file__).resolve().parent.parent
-TRAINING = [f"headway.training.{name}" for name in ("loop", "step_trial", "word2vec_fit")]
 LONGEST = ("test_docs.py", "test_jobs_distributed.py")
 
 if HAS_TORCH:
@@ -45,13 +44,10 @@ def quick_trainings() -> Iterator[float | None]:
     if not HAS_TORCH:
         yield None
         return
-    loop, step_trial, word2vec = map(importlib.import_module, TRAINING)
+    from support.quick import shorten_trainings
+
     with pytest.MonkeyPatch.context() as patch:
-        full = step_trial.PASS_SECONDS
-        patch.setattr(step_trial, "PASS_SECONDS", full / 100)
-        for module in (loop, word2vec):
-            patch.setattr(module, "draw_curves", lambda *_: None)
-        yield full
+        yield shorten_trainings(patch.setattr)
 
 
 @pytest.fixture
@@ -103,8 +99,10 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def little_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Built-in data sets of a few hundred rows, where what is tested is the way and not the score."""
+    """Built-in data sets of a few hundred texts, or of a hundred pictures or sounds, which take longer to make; where
+    what is tested is the way and not the score."""
     tasks = importlib.import_module("headway.tasks")
     for kind in map(tasks.find, tasks.TASKS):
         if hasattr(kind.builtin, "train"):
-            monkeypatch.setattr(kind, "builtin", dataclasses.replace(kind.builtin, train=600, test=40))
+            train, test = (100, 12) if {"image", "audio"} & {*kind.fields} else (600, 40)
+            monkeypatch.setattr(kind, "builtin", dataclasses.replace(kind.builtin, train=train, test=test))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,12 +39,26 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+WHOLE = ("LlamaForCausalLM", "T5ForConditionalGeneration")  # converted in every way by `make test`; others in the first
+
+
+def grid(name: str, *ways: Any) -> Any:
+    """Every case in every way; what `make test` leaves out is slow."""
+    params = [
+        pytest.param(case, way, id=f"{case}-{way}", marks=[] if quick else pytest.mark.slow)
+        for case in CASES
+        for way in ways
+        for quick in [way == ways[0] or str(case) in WHOLE]
+    ]
+    return pytest.mark.parametrize(("pair", name), params, indirect=["pair"], scope="module")
+
+
+@pytest.fixture(scope="module")
 def pair(request, tmp_path_factory):
     return make_pair(request.param, tmp_path_factory.mktemp("model"))
 
 
-@pytest.mark.parametrize("to", ["bf16", "fp16", "fp32"])
+@grid("to", "bf16", "fp16", "fp32")
 def test_the_reference_library_opens_what_was_converted(pair, to, tmp_path: Path):
     report = convert(pair.folder, tmp_path / "out", to=to)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[to]
@@ -65,7 +80,7 @@ def test_the_reference_library_opens_what_was_converted(pair, to, tmp_path: Path
         assert report.bytes_after == report.bytes_before / 2 and report.largest > 0
 
 
-@pytest.mark.parametrize("group", [None, 0, 16])
+@grid("group", None, 0, 16)
 def test_int8_on_disk_is_int8_chosen_at_load(pair, group, tmp_path: Path):
     if pair.case.model.startswith("ViT") and group:
         pytest.skip("one way is enough")
@@ -83,6 +98,7 @@ def test_int8_on_disk_is_int8_chosen_at_load(pair, group, tmp_path: Path):
     assert json.loads((tmp_path / "out" / "certificate.json").read_text()) == report.to_dict()
 
 
+@pytest.mark.parametrize("pair", CASES, ids=str, indirect=True, scope="module")
 def test_int8_is_written_out_when_floats_are_wanted(pair, tmp_path: Path):
     convert(pair.folder, tmp_path / "int8", to="int8")
     report = convert(tmp_path / "int8", tmp_path / "fp32", to="fp32")

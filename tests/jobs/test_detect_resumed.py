@@ -1,5 +1,6 @@
 """A run of `detect` that is stopped and resumed equals the uninterrupted one, bit for bit: mosaics, noise and all."""
 
+import dataclasses
 import os
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from headway.checkpoints import TensorFiles
 from headway.jobs import make_plan
 from headway.jobs.training import run_plan
+from headway.tasks.detect import Detect
 from headway.training.protocols import Callback, Status
 
 SMALL = {"model.width": 32, "model.layers": 1, "model.heads": 2, "eval_every": 0, "batch": 4, "task.mosaic": 0.5}
@@ -23,8 +25,8 @@ class StopAt(Callback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.usefixtures("little_data")
-def test_a_stopped_run_resumes_exactly(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Detect, "builtin", dataclasses.replace(Detect.builtin, train=60, test=8))
     plan = make_plan("detect", steps=5, settings=SMALL)
     run_plan(plan, tmp_path / "whole")
     stopped = run_plan(plan, tmp_path / "parts", callbacks=[StopAt(2)])

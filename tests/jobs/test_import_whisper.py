@@ -1,6 +1,7 @@
 """OpenAI's Whisper files become model folders: with the user's permission, weights only, in a process of their own."""
 
 import base64
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from support.commands import headway as command
 from support.sounds import noise
 
 import headway
+from headway.checkpoints import TensorFiles, unpickle
 from headway.errors import CheckpointError, ConfigError
 from headway.families import whisper_openai
 from headway.jobs.convert import convert
@@ -48,6 +50,18 @@ def tensors() -> dict[str, torch.Tensor]:
 def saved(path: Path, **changes: Any) -> Path:
     torch.save({"dims": DIMS, "model_state_dict": tensors(), **changes}, path)
     return path
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pickle is opened here, where the child process is not the subject: it would import torch again."""
+
+    def unpickled(path: Path, folder: Path) -> tuple[dict[str, Any], TensorFiles]:
+        unpickle._child(path, folder)
+        return json.loads((folder / unpickle.VALUES).read_text()), TensorFiles(folder)
+
+    monkeypatch.setattr(unpickle, "_limit_memory", lambda size: None)
+    monkeypatch.setattr("headway.jobs.import_whisper.unpickled", unpickled)
 
 
 def test_a_file_becomes_a_folder_that_both_libraries_open(tmp_path: Path, ranks: Path) -> None:
@@ -101,12 +115,14 @@ def test_code_in_a_pickle_does_not_run(tmp_path: Path, ranks: Path) -> None:
         ({"dims": {**DIMS, "n_audio_layer": 2}}, "the file has no encoder.blocks.1"),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_what_is_no_whisper_is_named(changes: dict[str, Any], message: str, tmp_path: Path, ranks: Path) -> None:
     source = saved(tmp_path / "small.pt", **changes)
     with pytest.raises(CheckpointError, match=message):
         convert(source, tmp_path / "out", to="fp32", allow_pickle=True, vocabulary=ranks)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_vocabulary_must_be_the_models(tmp_path: Path, ranks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = saved(tmp_path / "small.pt")
     short = tmp_path / "short.tiktoken"

@@ -50,7 +50,8 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: An
     monkeypatch.chdir(tmp_path)
     alone = [output_of(command, monkeypatch, capsys) for command in [[*TRAIN, "--out", "one"], *USE]]
     Path("commands.json").write_text(json.dumps([[*TRAIN, "--out", "two"], *USE, [*TRAIN, "--out", "sure"], REFUSED]))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    path = os.pathsep.join([str(HERE.parent), *sys.path])
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     torchrun += [
         "--max-restarts",

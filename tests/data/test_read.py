@@ -1,33 +1,16 @@
 """Every format gives the same rows."""
 
 import csv
-import gzip
 import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.data_files import CLASSIFY, PAIR, fields, write
 
 from headway.data.read import detect_layout, read
 from headway.errors import DataError
-
-CLASSIFY = ("text", "label")
-PAIR = ("source", "target")
-
-
-def write(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
-
-
-def fields(path, names=CLASSIFY, **options):
-    return [row.fields for row in read(path, fields=names, **options)]
-
 
 GOOD = [
     {"text": "a fine day, really", "label": "pos"},

@@ -4,28 +4,14 @@ import gzip
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.data_files import CLASSIFY, PAIR, fields, write
 
 from headway.data.read import Limits, read
 from headway.errors import DataError
 
-CLASSIFY = ("text", "label")
-PAIR = ("source", "target")
 TABLE = "text,label\nfine,pos\nno good,neg\nso so,neg\n"
-
-
-def write(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
-
-
-def fields(path, names=CLASSIFY, **options):
-    return [row.fields for row in read(path, fields=names, **options)]
 
 
 @pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.txt", "e.json", "e.jsonl", "e.conll", "e.csv.gz"])

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 import transformers
 from parity.cases import CASES
-from support.parity import CHECKS, LIMIT, make_pair
+from support.parity import make_pair
+from support.parity_checks import CHECKS, LIMIT
 
 HEAD = f"""# Parity with the reference library
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from parity.cases import CASES
-from support.parity import CHECKS, LIMIT, Case, Pair, make_pair
+from support.parity import Case, Pair, make_pair
+from support.parity_checks import CHECKS, LIMIT
 
 pytest.importorskip("transformers", reason="the reference library is a test-only dependency")
 

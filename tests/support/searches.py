@@ -110,3 +110,10 @@ class Counted:
     def step(self, ids, cache, **options):
         self.shapes.append(tuple(ids.shape))
         return self.model.step(ids, cache, **options)
+
+
+def steps_until_idle(session):
+    out = []
+    while not session.idle:
+        out.append(session.step())
+    return out

@@ -15,6 +15,7 @@ Order, the reference library's for the filters it has too:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -218,34 +219,35 @@ def known_ids(ids: tuple[int, ...], vocab: int, device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Force:
-    """Allows only `ids`, each with score 0, as the choice number `at` (0: the first token)."""
+class OneChoice(ABC):
+    """A rule for the choice number `at` (0: the first token)."""
 
     ids: tuple[int, ...]
     at: int
 
     def __call__(self, scores: Tensor, history: History) -> Tensor:
         active = [new == self.at for new in history.new]
-        if not any(active):
-            return scores
+        return choose_rows(active, self.changed(scores), scores) if any(active) else scores
+
+    @abstractmethod
+    def changed(self, scores: Tensor) -> Tensor: ...
+
+
+class Force(OneChoice):
+    """Allows only `ids`, each with score 0."""
+
+    def changed(self, scores: Tensor) -> Tensor:
         forced = torch.tensor(self.ids, device=scores.device)
-        return choose_rows(active, torch.full_like(scores, -math.inf).index_fill(1, forced, 0.0), scores)
+        return torch.full_like(scores, -math.inf).index_fill(1, forced, 0.0)
 
 
-@dataclass(frozen=True)
-class Allow:
-    """Allows only `ids`, with their own scores, as the choice number `at`."""
+class Allow(OneChoice):
+    """Allows only `ids`, with their own scores."""
 
-    ids: tuple[int, ...]
-    at: int
-
-    def __call__(self, scores: Tensor, history: History) -> Tensor:
-        active = [new == self.at for new in history.new]
-        if not any(active):
-            return scores
+    def changed(self, scores: Tensor) -> Tensor:
         forbidden = torch.ones(scores.shape[1], dtype=torch.bool, device=scores.device)
         forbidden[list(self.ids)] = False
-        return choose_rows(active, scores.masked_fill(forbidden, -math.inf), scores)
+        return scores.masked_fill(forbidden, -math.inf)
 
 
 def choose_rows(active: list[bool], changed: Tensor, scores: Tensor) -> Tensor:

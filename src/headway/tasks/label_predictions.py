@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,7 @@ from headway.tasks.evaluated import ClassScores, Evaluated, Judged, class_scores
 from headway.tasks.targets import UNKNOWN, LabelSet, Number, OneLabel, Target
 
 INPUTS = ("text", "text_pair")
+SomeTarget = TypeVar("SomeTarget", bound=Target)
 
 
 def label_predictions(target: Target, rows: list[Row], logits: Tensor, labels: Sequence[np.ndarray]) -> Evaluated:
@@ -87,19 +88,22 @@ class Labels(Evaluated):
 
 
 @dataclass
-class LabelSets(Evaluated):
-    """Any number of labels for each example."""
-
-    target: LabelSet
+class OfTarget(Evaluated, Generic[SomeTarget]):
+    target: SomeTarget
     rows: list[Row]
     wanted: Sequence[np.ndarray]
-    logits: Tensor  # (row, label)
-
-    metric: str = "micro_f1"
-    example_score: ClassVar[str] = "F1 of the example's labels"
+    logits: Tensor  # (row, output)
 
     def scores(self) -> dict[str, float]:
         return self.target.scores(self.logits, self.wanted)
+
+
+@dataclass
+class LabelSets(OfTarget[LabelSet]):
+    """Any number of labels for each example; an output each."""
+
+    metric: str = "micro_f1"
+    example_score: ClassVar[str] = "F1 of the example's labels"
 
     @cached_property
     def _decisions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,20 +142,12 @@ class LabelSets(Evaluated):
 
 
 @dataclass
-class Numbers(Evaluated):
+class Numbers(OfTarget[Number]):
     """A number for each example."""
-
-    target: Number
-    rows: list[Row]
-    wanted: Sequence[np.ndarray]
-    logits: Tensor  # (row, output)
 
     metric: str = "mae"
     example_score: ClassVar[str] = "absolute error"
     best_example: ClassVar[float] = 0.0
-
-    def scores(self) -> dict[str, float]:
-        return self.target.scores(self.logits, self.wanted)
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate(self.wanted), self.target.values(self.logits)[:, 0]

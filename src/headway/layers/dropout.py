@@ -45,4 +45,5 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g * scaled(*ctx.saved_tensors, ctx.p, g.dtype), None
+        (kept,) = ctx.saved_tensors
+        return g * scaled(kept, ctx.p, g.dtype), None

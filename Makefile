@@ -8,11 +8,8 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-# Checks run side by side: one process uses the time in which another waits for a disk, a server or a browser.
-MAKEFLAGS += --jobs=3
-
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo docs test engine test-core test-rest test-slow coverage lint format types imports structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
+.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,16 +44,10 @@ PYTEST := $(RUN) -m pytest -n 2 --dist worksteal -q
 # Tracing slows tests, so that coverage is measured of the core by its own tests only; `make coverage` measures all.
 UNITS := layers models preprocess
 
-test: test-rest test-core  ## every test but those marked slow; prints the line coverage of the core's own tests
-
-engine: install  # its kernels, once for all processes of the tests; kept until a source file changes
-	@$(RUN) -c 'import headway.engine.interpreter'
-
-test-rest: engine
+test: install  ## every test but those marked slow, on two processes; prints the line coverage of the core's own tests
+	@$(RUN) -c 'import headway.engine.interpreter'  # compiles its kernels, once for both processes
 	$(PYTEST) -m "not slow" --durations=10 $(addprefix --ignore=tests/,$(UNITS))
-
-test-core: install  # in one process, beside the two of the others
-	$(PYTEST) -n 0 -m "not slow" $(addprefix tests/,$(UNITS)) $(addprefix --cov=headway.,$(UNITS)) --cov-report=
+	$(PYTEST) -m "not slow" $(addprefix tests/,$(UNITS)) $(addprefix --cov=headway.,$(UNITS)) --cov-report=
 	@$(RUN) -m coverage report --format=total --include='*/headway/layers/*,*/headway/models/*,*/headway/preprocess/*' | sed 's/.*/line coverage of $(UNITS) by their own tests: &%/'
 
 test-slow: install  ## the tests marked slow: full parity grids, fuzzing budgets, two hosts; run before a release
@@ -65,14 +56,10 @@ test-slow: install  ## the tests marked slow: full parity grids, fuzzing budgets
 coverage: install  ## line coverage by every case of every test that is not slow, file by file
 	$(PYTEST) -m "not slow" --cov --cov-report=term
 
-lint: types imports  ## style, types and which package may import which
+lint: install  ## style, types and which package may import which
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-
-types: install
 	$(VENV)/bin/mypy
-
-imports: install
 	$(VENV)/bin/lint-imports
 
 format: install  ## rewrite the code in the project's style

@@ -11,9 +11,10 @@ from support.untrained import embedder
 from headway.bundle import Bundle
 from headway.data.dataset import Dataset
 from headway.data.row import Row
-from headway.jobs.budget import UPDATES, Pace, _evaluations, _shorter, _updates, fit_budget
+from headway.jobs.budget import Pace, _evaluations, _shorter, _updates, fit_budget
 from headway.jobs.preparation import check_data, initial_bundle
 from headway.jobs.run_config import Plan, make_plan
+from headway.tasks.language_settings import UPDATES
 from headway.training.intervals import Intervals
 from headway.training.protocols import Status
 from headway.training.settings import Settings

@@ -21,11 +21,11 @@ from headway.data.row import Row
 from headway.jobs.cost import SAMPLE, Estimator, Workload
 from headway.jobs.run_config import Plan, with_choices
 from headway.memory import return_freed_memory
+from headway.tasks.language_settings import UPDATES
 from headway.tasks.task import Choice, Example, Task
 from headway.training.recipes import FINETUNED_WIDTH
 from headway.training.settings import LENGTHS, Settings
 
-UPDATES = 300  # of a run, at least, if a batch of the smallest size gives as many
 COVERED = 99  # percentile of the lengths that the limit covers
 LONGEST = 512  # tokens that the limit is raised to
 SHORTEST = 128  # tokens that it is lowered to, where the time is short
@@ -35,6 +35,7 @@ EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, withi
 EVALUATION_SHARE = 0.025  # of the time, for one of them
 EVALUATED = (64, 500)  # held-out examples of one of them
 FORWARD = 1 / 3  # of the time of a training pass
+REPEATED = 40  # epochs of a language model from scratch, at most: more add nothing (Muennighoff et al. 2023)
 GENERATED = 5  # seconds of a run for each held-out example whose prediction is generated
 
 
@@ -53,9 +54,9 @@ class Pace:
 def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> Plan:
     """The plan, with what follows from its budget, except for what the user gave. Sets the limit of the task."""
     task = bundle.find_task()
-    if not task.budgeted or plan.given is None:
+    if not (task.budgeted or (task.timed and plan.settings().minutes)) or task.uses_reference or plan.given is None:
         return plan
-    rows, count = _sampled(data)
+    rows, total = _sampled(data)
     if not rows:
         return plan
     task.encode_ahead(rows)
@@ -66,16 +67,19 @@ def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> 
     task.encode_ahead([])
     if not examples:
         return plan
-    count = max(1, round(count * len(examples) / len(rows)))
+    per_row = (task.example_count(examples) if task.stream else len(examples)) / len(rows)
+    examples, count = task.sample(examples, SAMPLE) if task.stream else examples, max(1, round(total * per_row))
     pace = _pace(plan, task, bundle, examples, count=count, ranks=ranks) if plan.settings().minutes else None
     if pace is not None:
         shorter = _shorter(plan, task, examples, pace=pace, count=count)
         if shorter.settings:
             scale = _mean_length(task, examples, shorter.settings["task.limit"]) / _mean_length(task, examples)
             plan, pace = _applied(plan, task, shorter), Pace(pace.example * scale, pace.update)
-    if plan.recipe == "finetune":
+    if plan.recipe == "finetune" or task.timed:
         plan = _applied(plan, task, _updates(plan, task, bundle, pace=pace, count=count))
-    return _applied(plan, task, _evaluations(plan, task, pace=pace, count=count)) if pace is not None else plan
+    if pace is None:
+        return plan
+    return _applied(plan, task, _evaluations(plan, task, pace=pace, count=count, per_row=per_row))
 
 
 def _sampled(data: Dataset) -> tuple[Sequence[Row], int]:
@@ -151,9 +155,9 @@ def _shorter(plan: Plan, task: Task, examples: Sequence[Example], *, pace: Pace,
 
 
 def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count: int) -> Choice:
-    """Batch, learning rate and, unless a length is given, epochs of fine-tuning."""
-    settings, given = plan.settings(), plan.fixed
-    most = SMALL_EPOCHS if count < SMALL else LARGE_EPOCHS
+    """Batch, learning rates and, unless a length is given, epochs."""
+    settings, given, tuned = plan.settings(), plan.fixed, plan.recipe == "finetune"
+    most = REPEATED if not tuned else SMALL_EPOCHS if count < SMALL else LARGE_EPOCHS
     usual = task.train_defaults(plan.recipe).get("batch", Settings.batch)
     sizes = [usual]  # each half of the one before
     while sizes[-1] // 2 >= task.least_batch:
@@ -161,7 +165,7 @@ def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count
     chosen: dict[str, Any] = {}
     if pace is not None:
         seen = pace.examples(settings.minutes * 60, sizes[0])
-        if seen > most * count:
+        if seen > most * count and "train.epochs" not in given:
             chosen, seen = {"train.epochs": most}, float(most * count)
     elif settings.steps:
         seen = math.inf if "train.batch" not in given else settings.steps * settings.batch
@@ -176,18 +180,24 @@ def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count
         batch = next((size for size in sizes if seen / size >= UPDATES), sizes[-1])
         chosen["train.batch"] = batch
     why: dict[str, str] = {}
-    if "train.lr" not in given:
-        rate = settings.lr * math.sqrt(batch / usual) * width_factor(bundle)
+    if not tuned and batch != usual:
+        chosen["train.matrix_lr"] = float(f"{settings.matrix_lr * math.sqrt(batch / usual):.2g}")
+    if "train.lr" not in given and (tuned or batch != usual):
+        rate = settings.lr * math.sqrt(batch / usual) * (width_factor(bundle) if tuned else 1.0)
         chosen["train.lr"] = float(f"{rate:.2g}")
-        why["learning rate"] = f"{rate:.2g}, for batches of {batch} and a model of this width"
+        why["learning rate"] = f"{rate:.2g}, for batches of {batch}{' and a model of this width' if tuned else ''}"
     if math.isfinite(seen):
         epochs_seen = seen / count
         why = {
-            "updates": f"about {max(1, int(seen / batch)):,} of {batch} examples, {epochs_seen:.2g} "
+            "updates": f"about {max(1, int(seen / batch)):,} of {batch} {_unit(task)}, {epochs_seen:.2g} "
             f"epoch{'s' if epochs_seen >= 1.05 else ''}"
             + ("; more would repeat the data too often" if pace is not None and "train.epochs" in chosen else "")
         } | why
     return Choice(chosen, why)
+
+
+def _unit(task: Task) -> str:
+    return f"windows of {task.context} tokens" if task.stream else "examples"  # type: ignore[attr-defined]
 
 
 def width_factor(bundle: Bundle) -> float:
@@ -197,19 +207,21 @@ def width_factor(bundle: Bundle) -> float:
     return 1.0 if table is None else min(4.0, max(0.25, FINETUNED_WIDTH / table.shape[1]))
 
 
-def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int) -> Choice:
+def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int, per_row: float = 1.0) -> Choice:
     """Evaluations that take a small share of a run with a time limit. The cost of generating text is not known before;
-    the loop keeps them further apart where they take long."""
+    the loop keeps them further apart where they take long. `per_row`: training examples of a row, on average."""
     settings = plan.settings()
     if not settings.minutes or {"train.eval_every", "train.eval_rows"} & plan.fixed:
         return Choice()
     seconds = settings.minutes * 60
     epochs = pace.examples(seconds, settings.batch) / count
     times = int(min(max(epochs, EVALUATIONS[0]), EVALUATIONS[1]))
-    one = GENERATED if task.generates else pace.example * FORWARD / EVALUATION_SHARE
-    rows = int(min(max(seconds / one, EVALUATED[0]), EVALUATED[1]))
-    every = max(1, round(seconds / times))
+    generated = task.generates and not task.timed  # a language model is evaluated by its loss
+    one = GENERATED if generated else pace.example * max(1.0, per_row) * FORWARD / EVALUATION_SHARE
+    least = max(1, int(EVALUATED[0] / max(1.0, per_row)))  # rows of running text are long
+    rows = int(min(max(seconds / one, least), EVALUATED[1]))
+    every, parts = max(1, round(seconds / times)), "parts" if task.stream else "examples"
     return Choice(
         {"train.eval_every": f"{every}s", "train.eval_rows": rows},
-        {"evaluated": f"every {every} s on up to {rows} held-out examples, at the end on all"},
+        {"evaluated": f"every {every} s on up to {rows} held-out {parts}, at the end on all"},
     )

@@ -51,6 +51,10 @@ ROWS = 500  # held-out rows that are scored
 WIDTHS = range(16, 2049, 8)
 
 
+# Settings that all models have alike; a plan by the time would choose them for each one.
+ALIKE = ("train.batch", "train.lr", "train.matrix_lr", "train.weight_decay", "train.epochs", "task.context")
+
+
 @dataclass(frozen=True)
 class Contender:
     """One model of the comparison."""
@@ -114,6 +118,7 @@ def run_all(
             settings={**(settings or {}), **run.contender.settings, "train.eval_every": 0},
             **reading,
         )
+        own = dataclasses.replace(own, given=sorted({*(own.given or []), *ALIKE}))
         train_in_process(own, run.folder, say=say, label=f"{number}/{len(runs)}  {run.contender.name}, seed {run.seed}")
     return runs
 

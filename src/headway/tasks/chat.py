@@ -45,6 +45,7 @@ class Chat(ChatExamples):
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     generates: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
 
     def parse_input(self, text: str) -> Any:
         """A message of the user, or a whole conversation: a JSON list, or an object with `messages` and `tools`."""

@@ -25,6 +25,7 @@ from headway.preprocess.chat import Message, Tools
 from headway.preprocess.chat_training import DEFAULT_TEMPLATE, Tokens, messages_of, tools_of, training_tokens
 from headway.preprocess.text import Tokenizer
 from headway.tasks import preferences
+from headway.tasks.language_settings import choose_for_time
 from headway.tasks.preferences import Objective, kind_of
 from headway.tasks.task import Choice, Example, Task, ids_array
 from headway.tasks.token_rows import log_probabilities, token_batch
@@ -79,9 +80,16 @@ class ChatExamples(Task):
         kind = "answers" if first is None else kind_of(first)
         objective = given.get("task.objective") or preferences.DEFAULT[kind]
         if kind == "answers":
-            return Choice()
+            return cls._for_time(rows, recipe=recipe, given=given)
         settings = {"task.objective": objective, **(PREFERENCE_DEFAULTS if recipe == "finetune" else {})}
         return Choice(settings, {"objective": f"{objective}, as the data has {preferences.NEEDED[kind]}"})
+
+    @classmethod
+    def _for_time(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        if recipe == "finetune" or not given.get("train.minutes"):
+            return Choice()
+        characters = sum(len(message["content"] or "") for row in rows() for message in conversation(row))
+        return choose_for_time(characters, vocab=cls.vocab, context=None, recipe=recipe, given=given)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

@@ -35,8 +35,9 @@ from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map, map_by_length
+from headway.tasks.language_settings import choose_for_time
 from headway.tasks.masking import Masking
-from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import ngram_model
 from headway.tasks.text_pairs import Frame, require_text_encoder
 
@@ -52,6 +53,7 @@ class Fill(Task):
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     running_text: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
 
     vocab: int = 8000
     lowercase: bool = False
@@ -72,6 +74,16 @@ class Fill(Task):
             )
         self.tokenizer, self.frame = tokenizer, Frame.of(tokenizer)
         self.masking = Masking.of(tokenizer, whole_words=self.whole_words)
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        if not given.get("train.minutes"):
+            return Choice()
+        characters = sum(len(row.fields["text"]) for row in rows())
+        return choose_for_time(characters, vocab=cls.vocab, context=None, recipe=recipe, given=given)
+
+    def start_training(self) -> None:
+        self._previous = []  # of rows that were only looked at
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

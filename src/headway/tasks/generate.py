@@ -29,8 +29,9 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
+from headway.tasks.language_settings import choose_for_time
 from headway.tasks.permutation import permutation_loss, permuted
-from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array
+from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array
 from headway.tasks.text_baselines import ngram_model
 from headway.tasks.text_predictions import Pieces
 
@@ -47,6 +48,7 @@ class Generate(Task):
     higher_is_better: ClassVar[bool] = False
     running_text: ClassVar[bool] = True
     stream: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
     generates: ClassVar[bool] = True
 
     kind: Literal["char", "bpe"] = "bpe"
@@ -60,6 +62,13 @@ class Generate(Task):
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
         decay = 1.0 if recipe in ("modern", "published") else 0.2
         return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": decay}
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        if not given.get("train.minutes"):
+            return Choice()
+        characters = sum(len(row.fields["text"]) for row in rows())
+        return choose_for_time(characters, vocab=cls.vocab, context=cls.context, recipe=recipe, given=given)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

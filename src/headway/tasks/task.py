@@ -75,6 +75,7 @@ class Task(ABC):
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
     budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
+    timed: ClassVar[bool] = False  # the same of runs with a time limit only, and from scratch too
     least_batch: ClassVar[int] = 4  # that they may choose
     own_job: ClassVar[str] = ""  # module.function in `headway.jobs` that trains it in place of the one loop
 

@@ -1,0 +1,84 @@
+"""Settings of language models from scratch (`generate`, `chat`, `fill`) with a time limit: how large a model is, how
+much it is regularised and how long its context is. Batch, rates and evaluations follow in `jobs/budget.py`, once there
+is a model to time.
+
+The reference is tiny Shakespeare by characters (docs/results.md): in 29 minutes on two cores a model of 4.7 million
+parameters that sees the text four times, 0.84 tokens for each parameter, with dropout 0.1 and weight decay 0.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from headway.models.recipes import SIZES, Size
+from headway.tasks.task import Choice, Task
+from headway.tasks.text_settings import TOKEN, seconds_per_token
+
+UPDATES = 300  # of a run, at least, if the smallest batches give as many
+PER_PARAMETER = 0.75  # tokens that a model sees for each of its parameters, at least
+PER_TOKEN = 20  # parameters of a model for each token of the data, at most: a larger one learns them by heart
+ONCE, SOME, OFTEN = 1.5, 8.0, 0.2  # epochs without dropout, epochs with that of the size, and the dropout beyond
+WEIGHT_DECAY = 0.1  # of data that is seen more than once
+LEAST_CONTEXT = 64
+TINY = SIZES["tiny"]
+CHARACTERS = 100  # a vocabulary of characters, about
+
+
+def choose_for_time(
+    characters: int, *, vocab: int, context: int | None, recipe: str, given: Mapping[str, Any]
+) -> Choice:
+    """For a text of this length; nothing without a time limit, and nothing for a model that is trained already.
+    `context`: of a model whose context may be shorter."""
+    if recipe == "finetune" or not given.get("train.minutes") or not characters:
+        return Choice()
+    if given.get("task.architecture", "transformer") != "transformer":
+        return Choice()
+    by_character = given.get("task.kind") == "char"
+    tokens = characters / (1 if by_character else TOKEN)
+    vocab = CHARACTERS if by_character else given.get("task.vocab", vocab)
+    choice = choose_at_pace(seconds_per_token(TINY), tokens, vocab=vocab, context=context, given=given)
+    other = ("train.weight_decay",) if recipe == "classic" else ()  # that recipe has none
+    return Choice({name: value for name, value in choice.settings.items() if name not in other}, choice.why)
+
+
+def choose_at_pace(pace: float, tokens: float, *, vocab: int, context: int | None, given: Mapping[str, Any]) -> Choice:
+    """As `choose_for_time`, where the blocks of the smallest size take `pace` seconds for a token in training."""
+    seconds = given["train.minutes"] * 60
+
+    def seen(size: Size) -> float:
+        return seconds / (pace * parameters(size, vocab=vocab) / parameters(TINY, vocab=0))
+
+    def suits(size: Size) -> bool:
+        count = parameters(size, vocab=vocab)
+        return seen(size) >= PER_PARAMETER * count and PER_TOKEN * tokens >= count
+
+    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
+    size = Size(**{**vars(TINY), **named}) if named else [TINY, *filter(suits, list(SIZES.values())[1:])][-1]
+    epochs = seen(size) / tokens
+    settings: dict[str, Any] = {f"model.{name}": value for name, value in vars(size).items()}
+    shape = f"{size.layers} layers of width {size.width}"
+    why = {"size": f"{shape}, which see about {_round(seen(size)):,} tokens in the time, {epochs:.2g} times the text"}
+    settings["model.dropout"] = 0.0 if epochs < ONCE else size.dropout if epochs < SOME else OFTEN
+    if epochs >= ONCE:
+        settings["train.weight_decay"] = WEIGHT_DECAY
+    why["dropout"] = f"{given.get('model.dropout', settings['model.dropout']):g}, as the text is seen so often"
+    if context is not None and "task.context" not in given:
+        shorter = context
+        while shorter > LEAST_CONTEXT and seen(size) < UPDATES * Task.least_batch * shorter:
+            shorter //= 2
+        if shorter < context:
+            settings["task.context"] = shorter
+            why["context"] = f"{shorter} tokens, for more updates in the time"
+    return Choice(settings, why)
+
+
+def parameters(size: Size, *, vocab: int) -> int:
+    """Of the blocks and the output layer, which are what a step takes its time for."""
+    return 12 * size.layers * size.width**2 + vocab * size.width
+
+
+def _round(count: float) -> int:
+    """To two digits."""
+    return int(float(f"{count:.2g}"))

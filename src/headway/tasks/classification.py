@@ -122,7 +122,7 @@ class Classification(Task):
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     """The model's logits for a batch."""
-    inputs = dict(batch.inputs)
+    inputs: dict[str, Any] = dict(batch.inputs)
     if model.training and model.pools_one_token:
         inputs["pooled_only"] = True
     return model(inputs.pop("inputs"), **inputs).logits

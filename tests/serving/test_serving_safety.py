@@ -206,7 +206,8 @@ def test_a_body_has_a_limit_by_its_length_and_by_its_content(plain: Running) -> 
     assert plain.post("/embed", {"inputs": "x" * 100_001}).status == 413
     assert plain.post("/models/embedder", b"x" * 200_001).status == 413
     connection = plain.connection()
-    connection.request("POST", "/embed", iter([b"x" * 50_000] * 5), encode_chunked=True)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server may answer before it has read it all
+        connection.request("POST", "/embed", iter([b"x" * 50_000] * 5), encode_chunked=True)
     with contextlib.closing(connection):
         assert connection.getresponse().status == 413
     for length in ("-1", "x", "1e9", "99999999999999999999"):

@@ -46,6 +46,8 @@ def untrained(task: Classify, *, seed: int = 0):
 class Fixed(torch.nn.Module):
     """A model whose logits are given."""
 
+    pools_one_token = False
+
     def __init__(self, logits: list[list[float]]) -> None:
         super().__init__()
         self.logits = torch.nn.Parameter(torch.tensor(logits), requires_grad=False)

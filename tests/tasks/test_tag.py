@@ -45,6 +45,8 @@ def untrained(task: Tag, *, seed: int = 0):
 class Reader(torch.nn.Module):
     """Tags a token by what it is alone: `tags` says which label a token id gets."""
 
+    pools_one_token = False
+
     def __init__(self, task: Tag, tags: dict[str, str], *, sure: float = 9.0) -> None:
         super().__init__()
         table = torch.zeros(len(task.tokenizer), len(task.labels))

@@ -19,7 +19,7 @@ from torture import trials
 from torture.child_process import TrainingProcess
 
 from headway import files, locks
-from headway.checkpoints import save
+from headway.checkpoints import save, text_files
 from headway.data import store_writer
 from headway.distributed import World
 from headway.errors import CheckpointError
@@ -98,7 +98,8 @@ def test_without_disk_errors_a_full_disk_is_a_crash(tmp_path, monkeypatch):
 
 
 def test_without_disk_errors_a_full_disk_at_a_stage_is_a_crash(tmp_path, monkeypatch):
-    monkeypatch.setattr(save, "disk_errors", lambda *args, **options: nullcontext())
+    for module in (save, text_files):
+        monkeypatch.setattr(module, "disk_errors", lambda *args, **options: nullcontext())
     monkeypatch.setattr(real_runs, "STAGES", {"final save": real_runs.STAGES["final save"]})
     try:
         fails(real_runs.full_at_any_stage, tmp_path, match="final save, .*: exit code 1")
@@ -115,7 +116,8 @@ def test_a_model_written_in_place_is_found_half_written(tmp_path, monkeypatch):
         os.fsync(os.open(path, os.O_RDONLY))
         yield Path(path)
 
-    monkeypatch.setattr(save, "atomic_write", in_place)
+    for module in (save, text_files):
+        monkeypatch.setattr(module, "atomic_write", in_place)
     with pytest.raises((AssertionError, CheckpointError)):
         for round_ in range(6):
             (tmp_path / str(round_)).mkdir()

@@ -12,8 +12,8 @@ import re
 # Characters that belong to writing, though they are not printable by themselves: tab, line break, spaces, joiners of
 # letters and emoji, and marks of direction. Overrides of direction are not among them.
 SPACES = "\u00a0\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-SURROGATE = re.compile("[\ud800-\udfff]")
 PROSE = "\t\n\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff" + SPACES
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def printable(text: str, *, keep: str = "") -> str:

@@ -54,11 +54,17 @@ def test_what_is_given_is_respected() -> None:
     "given", [{}, {"train.steps": 100}, {"train.minutes": 1.0, "task.architecture": "lstm"}]
 )  # fmt: skip
 def test_nothing_is_chosen_without_a_time_limit_or_for_a_recurrent_model(given: dict[str, Any]) -> None:
-    assert not choose_for_time(SHAKESPEARE, vocab=4096, context=256, recipe="modern", given=given).settings
+    assert not choose_for_time(
+        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given
+    ).settings
 
 
 def test_nothing_is_chosen_for_a_trained_model_and_for_no_text() -> None:
     given = {"train.minutes": 1.0}
-    assert not choose_for_time(SHAKESPEARE, vocab=4096, context=256, recipe="finetune", given=given).settings
-    assert not choose_for_time(0, vocab=4096, context=256, recipe="modern", given=given).settings
-    assert choose_for_time(SHAKESPEARE, vocab=4096, context=256, recipe="modern", given=given).settings  # control
+    assert not choose_for_time(
+        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="finetune", given=given
+    ).settings
+    assert not choose_for_time(lambda: [], vocab=4096, context=256, recipe="modern", given=given).settings
+    assert choose_for_time(
+        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given
+    ).settings  # control

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -80,16 +80,13 @@ class ChatExamples(Task):
         kind = "answers" if first is None else kind_of(first)
         objective = given.get("task.objective") or preferences.DEFAULT[kind]
         if kind == "answers":
-            return cls._for_time(rows, recipe=recipe, given=given)
+
+            def texts() -> Iterator[str]:
+                return (message["content"] or "" for row in rows() for message in conversation(row))
+
+            return choose_for_time(texts, vocab=cls.vocab, context=None, recipe=recipe, given=given)
         settings = {"task.objective": objective, **(PREFERENCE_DEFAULTS if recipe == "finetune" else {})}
         return Choice(settings, {"objective": f"{objective}, as the data has {preferences.NEEDED[kind]}"})
-
-    @classmethod
-    def _for_time(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        if recipe == "finetune" or not given.get("train.minutes"):
-            return Choice()
-        characters = sum(len(message["content"] or "") for row in rows() for message in conversation(row))
-        return choose_for_time(characters, vocab=cls.vocab, context=None, recipe=recipe, given=given)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

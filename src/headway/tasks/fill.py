@@ -77,10 +77,9 @@ class Fill(Task):
 
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        if not given.get("train.minutes"):
-            return Choice()
-        characters = sum(len(row.fields["text"]) for row in rows())
-        return choose_for_time(characters, vocab=cls.vocab, context=None, recipe=recipe, given=given)
+        return choose_for_time(
+            lambda: (row.fields["text"] for row in rows()), vocab=cls.vocab, context=None, recipe=recipe, given=given
+        )
 
     def start_training(self) -> None:
         self._previous = []  # of rows that were only looked at

@@ -65,10 +65,13 @@ class Generate(Task):
 
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        if not given.get("train.minutes"):
-            return Choice()
-        characters = sum(len(row.fields["text"]) for row in rows())
-        return choose_for_time(characters, vocab=cls.vocab, context=cls.context, recipe=recipe, given=given)
+        return choose_for_time(
+            lambda: (row.fields["text"] for row in rows()),
+            vocab=cls.vocab,
+            context=cls.context,
+            recipe=recipe,
+            given=given,
+        )
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

@@ -8,7 +8,7 @@ parameters that sees the text four times, 0.84 tokens for each parameter, with d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -27,13 +27,15 @@ CHARACTERS = 100  # a vocabulary of characters, about
 
 
 def choose_for_time(
-    characters: int, *, vocab: int, context: int | None, recipe: str, given: Mapping[str, Any]
+    texts: Callable[[], Iterable[str]], *, vocab: int, context: int | None, recipe: str, given: Mapping[str, Any]
 ) -> Choice:
-    """For a text of this length; nothing without a time limit, and nothing for a model that is trained already.
-    `context`: of a model whose context may be shorter."""
-    if recipe == "finetune" or not given.get("train.minutes") or not characters:
+    """For these texts; nothing without a time limit, and nothing for a model that is trained already: then they are not
+    read. `context`: of a model whose context may be shorter."""
+    if recipe == "finetune" or not given.get("train.minutes"):
         return Choice()
     if given.get("task.architecture", "transformer") != "transformer":
+        return Choice()
+    if not (characters := sum(map(len, texts()))):
         return Choice()
     by_character = given.get("task.kind") == "char"
     tokens = characters / (1 if by_character else TOKEN)

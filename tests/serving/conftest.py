@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support import untrained
-from support.server import Running, running
+from support.server import TASKS, Running, running
 
 import headway
 from headway.bundle import Bundle
@@ -22,20 +22,6 @@ def served(language_model: Path, translator: Path, embedder: Path) -> Iterator[R
 def writer(language_model: Path) -> Bundle:
     """The language model in this process, for what an answer should be."""
     return headway.load(language_model)
-
-
-SMALL = {"vocab": 300}
-TASKS = {
-    "chat": SMALL,
-    "summarize": {**SMALL, "target_limit": 12},
-    "classify": SMALL,
-    "tag": SMALL,
-    "answer": SMALL,
-    "fill": SMALL,
-    "classify-image": {},
-    "transcribe": {**SMALL, "target_limit": 12},
-    "draw": SMALL,
-}
 
 
 @pytest.fixture(scope="session")

@@ -3,86 +3,24 @@
 import contextlib
 import json
 import random
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.server import Reply, Running, running
+from support.scheduling import MODEL, TEXT, body, gated, send, slowed, until, worker
+from support.server import Reply, running
 
 from headway.bundle import Bundle
 from headway.generation import GenerationSettings, Hypothesis, generate
 from headway.serving.fair_queue import FairQueue
+from headway.serving.generation_worker import GenerationWorker
 from headway.serving.limits import Limits
 from headway.serving.turns import Turns
-
-MODEL = "language_model"
-TEXT = "/v1/completions"
-
-
-def body(**fields: Any) -> dict[str, Any]:
-    return {"model": MODEL, "prompt": "The import", "max_tokens": 20, "temperature": 0, **fields}
-
-
-def worker(server: Running) -> Any:
-    return server.server.models.find(MODEL).served.worker
-
-
-def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.005)
-
-
-@contextlib.contextmanager
-def gated(server: Running) -> Iterator[threading.Event]:
-    """The model's steps wait for the event."""
-    gate, session = threading.Event(), worker(server).session
-    step = session.step
-
-    def waiting() -> Any:
-        assert gate.wait(30)
-        return step()
-
-    session.step = waiting
-    try:
-        yield gate
-    finally:
-        gate.set()
-        session.step = step
-
-
-@contextlib.contextmanager
-def slowed(server: Running, seconds: float) -> Iterator[None]:
-    session = worker(server).session
-    step = session.step
-
-    def slow() -> Any:
-        time.sleep(seconds)
-        return step()
-
-    session.step = slow
-    try:
-        yield
-    finally:
-        session.step = step
-
-
-def send(server: Running, fields: dict[str, Any]) -> socket.socket:
-    """A request whose response nobody reads yet."""
-    data = json.dumps(fields).encode()
-    kind = f"Content-Type: application/json\r\nContent-Length: {len(data)}"
-    head = f"POST {TEXT} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
-    out = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    out.sendall(head.encode() + data)
-    return out
-
 
 # ---------------------------------------------------------------------------------------- batched = solo
 
@@ -124,23 +62,26 @@ def test_trust_38_53_batched_answers_are_solo_answers(language_model: Path, writ
         with ThreadPoolExecutor(12) as pool:
             found = list(pool.map(one, wanted))
         assert max(sizes) > 2, "nothing was batched, so nothing is tested"
-    assert found == [solo(writer, fields).text for fields in wanted]
+    alone = [solo(writer, fields).text for fields in wanted]
+    assert found == alone
+    assert found != [*alone[1:], alone[0]], "answers differ, so that one in another's place is found"
 
 
 # ---------------------------------------------------------------------------------------- limits
 
 
-def test_trust_35_exactly_the_excess_is_refused(language_model: Path) -> None:
-    with running(language_model, limits=Limits(running=2, queue=3)) as server, gated(server) as gate:
+@pytest.mark.parametrize(("queue", "excess"), [(3, 6), (0, 9), (9, 0)])  # the last: a control, nobody is refused
+def test_trust_35_exactly_the_excess_is_refused(language_model: Path, queue: int, excess: int) -> None:
+    with running(language_model, limits=Limits(running=2, queue=queue)) as server, gated(server) as gate:
         with ThreadPoolExecutor(11) as pool:
             replies = [pool.submit(server.post, TEXT, body()) for _ in range(11)]
-            until(lambda: sum(reply.done() for reply in replies) == 6)
+            until(lambda: sum(reply.done() for reply in replies) + sum(worker(server).counts) == 11)
             time.sleep(0.1)
-            assert sum(reply.done() for reply in replies) == 6
+            assert sum(reply.done() for reply in replies) == excess
             gate.set()
             found: list[Reply] = [reply.result() for reply in replies]
         refused = [reply for reply in found if reply.status == 429]
-        assert len(refused) == 6 and sum(reply.status == 200 for reply in found) == 5
+        assert len(refused) == excess and sum(reply.status == 200 for reply in found) == 11 - excess
         assert all(int(reply.headers["retry-after"]) >= 1 and reply.error["code"] == "queue_full" for reply in refused)
         assert server.post(TEXT, body()).status == 200
 
@@ -184,42 +125,6 @@ def test_a_deadline_ends_a_request_and_frees_its_place(language_model: Path) -> 
             data = server.post(TEXT, body(stream=True, max_tokens=60)).body.decode().strip().split("\n\n")
             assert json.loads(data[-1].removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
         assert server.post(TEXT, body(max_tokens=2)).status == 200
-
-
-# ---------------------------------------------------------------------------------------- disconnects
-
-
-@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_trust_34_clients_that_leave_free_their_places(language_model: Path, stream: bool) -> None:
-    """Forty instead of two hundred clients; `make soak` has the others."""
-    with running(language_model, limits=Limits(running=8, queue=100)) as server, slowed(server, 0.05):
-        for _ in range(2):  # 20 answers of 100 slow steps, 8 at a time, would take 15 s
-            clients = [send(server, body(max_tokens=100, stream=stream)) for _ in range(20)]
-            until(lambda: worker(server).counts[0] == 8)
-            if stream:
-                assert clients[0].recv(100)
-            for client in clients:
-                client.close()
-            until(lambda: worker(server).counts == (0, 0), seconds=5)
-        assert worker(server).session.idle
-        started = time.monotonic()
-        assert server.post(TEXT, body(max_tokens=2)).status == 200
-        assert time.monotonic() - started < 5
-
-
-def test_trust_54_a_client_that_leaves_during_prefill_frees_its_place(language_model: Path) -> None:
-    with running(language_model) as server:
-        session = worker(server).session
-        worker(server).chunks = (4, 4)  # tokens a step
-        with slowed(server, 0.03):
-            client = send(server, body(prompt="hello " * 90, max_tokens=5))
-            until(lambda: len(session._prefill) == 1)
-            client.close()
-            until(lambda: worker(server).counts == (0, 0))
-        assert session.idle and not len(session._prefill)
-        lines = server.get("/metrics").body.decode()
-        assert f'headway_requests_total{{model="{MODEL}",outcome="cancelled"}} 1.0' in lines
-        assert f'headway_generated_tokens_total{{model="{MODEL}"}} 0.0' in lines
 
 
 def test_a_long_prompt_does_not_stall_other_answers(language_model: Path) -> None:
@@ -286,6 +191,24 @@ def test_trust_37_a_fault_fails_one_request(language_model: Path, writer: Bundle
     found = [reply.json()["choices"][0]["text"] for reply in replies]
     expected = [solo(writer, fields).text for fields in wanted]
     assert found == expected
+
+
+def test_control_37_without_a_second_run_the_neighbours_fail_too(
+    language_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        GenerationWorker,
+        "_failed",
+        lambda self, errors: [self.fail(self._tickets.pop(id), error) for id, error in errors.items()],
+    )
+    with running(language_model) as server:
+        model = server.server.models.find(MODEL).served.model
+        with poisoned(model), slowed(server, 0.02), ThreadPoolExecutor(4) as pool:
+            good = [pool.submit(server.post, TEXT, body(max_tokens=60)) for _ in range(3)]
+            until(lambda: worker(server).counts[0] == 3)
+            late = pool.submit(server.post, TEXT, body(prompt=[10, 11], logit_bias={str(POISON): 100}))
+            assert late.result().status == 500
+            assert {reply.result().status for reply in good} == {500}
 
 
 def test_trust_37_health_tells_the_truth(language_model: Path) -> None:

@@ -11,7 +11,23 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from headway.cli import app
 from headway.serving.server import Server
+
+SMALL = {"vocab": 300}
+TASKS: dict[str, dict[str, Any]] = {  # a small untrained model each: `untrained.of_task(task, folder, **options)`
+    "chat": SMALL,
+    "summarize": {**SMALL, "target_limit": 12},
+    "classify": SMALL,
+    "tag": SMALL,
+    "answer": SMALL,
+    "fill": SMALL,
+    "classify-image": {},
+    "transcribe": {**SMALL, "target_limit": 12},
+    "draw": SMALL,
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,12 @@ class Running:
         assert all(line.startswith("data: ") for line in lines)
         assert lines[-1] == "data: [DONE]"
         return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def options(command: str = "serve") -> set[str]:
+    """The options of a command, as they are written."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return {option for parameter in commands[command].params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
 @contextlib.contextmanager

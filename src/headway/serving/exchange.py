@@ -112,7 +112,7 @@ async def respond(
     try:
         answer = await make(served)
         if stream:
-            return await event_stream(_held(stack, answer.chunks()))
+            return await event_stream(request, _held(stack, answer.chunks()))
         async with stack:
             return JSONResponse(await unless_gone(request, answer.whole()))
     except BaseException:
@@ -133,10 +133,11 @@ def sse(value: Any) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"
 
 
-async def event_stream(parts: AsyncIterator[bytes]) -> StreamingResponse:
+async def event_stream(request: Request, parts: AsyncIterator[bytes]) -> StreamingResponse:
     """Server-sent events. The first part is awaited, so that an error before it is an ordinary response; a later error
-    is an event."""
-    first = await anext(parts, None)
+    is an event. A client that leaves before the first part, while it waits or its prompt is read, is noticed here;
+    after it, by the response."""
+    first = await unless_gone(request, anext(parts, None))
 
     async def body() -> AsyncIterator[bytes]:
         try:

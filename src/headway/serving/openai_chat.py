@@ -108,7 +108,6 @@ class ChatAnswer:
             "model": self.name,
             "choices": choices,
             "usage": usage(self.asked, tokens),
-            "system_fingerprint": None,
         }
         return out | self.asked.explained(choices[0]["message"]["content"])
 

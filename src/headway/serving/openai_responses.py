@@ -145,15 +145,14 @@ class ResponseAnswer:
             "tools": [],
             "top_p": settings.top_p,
             "truncation": "disabled",
-            "usage": self._usage() if done else None,
-            **(self.asked.explained(self.text()) if done else {}),
+            **({"usage": self._usage(), **self.asked.explained(self.text())} if done else {}),
         }
 
     def _usage(self) -> dict[str, Any]:
         before, after = len(self.asked.prompt), token_count(self.events)
         return {
             "input_tokens": before,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": after,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": before + after,

@@ -216,11 +216,17 @@ def speech_strides(stride: int) -> tuple[int, ...]:
     return (1, *[2] * (stride.bit_length() - 1))
 
 
+def recurrent_embedding(size: Size, *, vocab: int, segments: int = 0) -> EmbeddingConfig:
+    """As in `modern`: a norm makes the small first values of the table inputs of variance 1. Without it the gates of a
+    cell hardly see which token they read, and hundreds of updates pass before they do (docs/results.md)."""
+    return embedding(size, "modern", vocab=vocab, segments=segments)
+
+
 def recurrent(size: Size, *, vocab: int, start_id: int, name: str = "gru-bahdanau") -> RecurrentConfig:
     """A recurrent encoder-decoder of about the size of a Transformer. `name`: one of RECURRENT."""
     cell, _, attention = ("gru-bahdanau" if name == "bahdanau-gru" else name).partition("-")
     return RecurrentConfig(
-        EmbeddingConfig(vocab, size.width, dropout=size.dropout),
+        recurrent_embedding(size, vocab=vocab),
         2 * size.width,
         start_id=start_id,
         dropout=size.dropout,
@@ -232,13 +238,13 @@ def recurrent(size: Size, *, vocab: int, start_id: int, name: str = "gru-bahdana
 def recurrent_encoder(
     size: Size, *, vocab: int, segments: int = 0, head: HeadConfig | None, cell: str
 ) -> RecurrentEncoderConfig:
-    embedding = EmbeddingConfig(vocab, size.width, segments=segments, dropout=size.dropout)
+    embedding = recurrent_embedding(size, vocab=vocab, segments=segments)
     return RecurrentEncoderConfig(embedding, size.width, head=head, dropout=size.dropout, cell=cast(Cell, cell))
 
 
 def recurrent_decoder(size: Size, *, vocab: int, cell: str) -> RecurrentDecoderConfig:
     layers = max(1, size.layers // 2)  # a layer of twice the width has about the weights of two blocks
-    embedding = EmbeddingConfig(vocab, size.width, dropout=size.dropout)
+    embedding = recurrent_embedding(size, vocab=vocab)
     return RecurrentDecoderConfig(embedding, 2 * size.width, dropout=size.dropout, cell=cast(Cell, cell), layers=layers)
 
 

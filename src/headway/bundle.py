@@ -25,7 +25,7 @@ from headway.engine import weights as storage
 from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
 from headway.errors import CheckpointError, ConfigError, InputError
-from headway.families import FROM_SCRATCH
+from headway.families import FROM_SCRATCH, GLINER_FILE
 from headway.families import find as family_named
 from headway.families.dialect import architecture_of, rules_of
 from headway.families.family import Family, Keys
@@ -165,7 +165,7 @@ class Bundle:
         kind = self._saved_family()
         own = storage.to_file(own, storage.weights_of(self.model))
         save_tensors(folder, to_theirs(own, rules_of(kind, self.config)))
-        save_json(folder / "config.json", self.config_json(kind))
+        save_json(folder / kind.config_file, self.config_json(kind))
         copy_sentence_files(self.folder, folder)
         self.processor.save(folder)
         if self.generation.stored:
@@ -319,6 +319,7 @@ def load(
     if isinstance(wanted, storage.Int8) and found not in (None, wanted):
         raise ConfigError(f"{folder}: the weights are {found} already; start from the model they were made of")
     kind = family_named(keys.get("model_type", str))
+    keys.file = kind.config_file
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
     config = with_dropout(kind.infer_from_tensors(config, list(tensors)), _saved_rates(folder))
@@ -360,6 +361,9 @@ def as_bundle(model: str | Path | Bundle, *, device: str | torch.device | None =
 
 def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     """(config.json, tensors) of a model folder; a tensor is read when it is used."""
+    if is_present(folder / GLINER_FILE):
+        config = read_json(folder / GLINER_FILE)
+        return config | {"model_type": config.get("model_type") or "gliner"}, TensorFiles(folder)
     if is_present(folder / "config.json"):
         return read_json(folder / "config.json"), TensorFiles(folder)
     published = json_model(folder)

@@ -12,12 +12,13 @@ import typer
 from headway.cli.options import with_options
 from headway.errors import CheckpointError, ConfigError
 from headway.generation.box_settings import BoxSettings
+from headway.generation.entity_settings import EntitySettings
 from headway.generation.flow_settings import FlowSettings
 from headway.generation.option import option_of
 from headway.generation.settings import GenerationSettings
 from headway.generation.speech_settings import SpeechSettings
 
-OTHER_SETTINGS = (FlowSettings, SpeechSettings, BoxSettings)
+OTHER_SETTINGS = (FlowSettings, SpeechSettings, BoxSettings, EntitySettings)
 HINTS = {name: hint for each in (*OTHER_SETTINGS, GenerationSettings) for name, hint in get_type_hints(each).items()}
 DECLARED = {each.name: each for each in fields(GenerationSettings)}
 for settings in OTHER_SETTINGS:

@@ -35,6 +35,8 @@ MODULES = {  # model_type → the file that knows it
     "distilbert": "distilbert",
     "deberta": "deberta",
     "deberta-v2": "deberta",
+    "gliner": "gliner",
+    "gliner_uni_encoder_span": "gliner",
     "xlnet": "xlnet",
     "modernbert": "modernbert",
     "eurobert": "eurobert",
@@ -45,6 +47,7 @@ MODULES = {  # model_type → the file that knows it
     "yolos": "yolos",
     "headway": "headway",
 }
+GLINER_FILE = "gliner_config.json"  # that such a model has in place of config.json
 # shape → the family that a text model from scratch is saved in, if it can express the model
 FROM_SCRATCH = {"decoder": "qwen3", "any order": "xlnet", "encoder": "modernbert", "encoder-decoder": "t5"}
 

@@ -200,6 +200,7 @@ class Family:
     architecture: Callable[[Any], str]  # our config → their class name
     base: str = ""
     bare: tuple[str, ...] = ()  # architectures saved without the prefix
+    config_file: str = "config.json"
     positions_skip_pad: bool = False  # padding is told by its id and gets no position (RoBERTa)
     infer_from_tensors: Callable[[Any, Sequence[str]], ModelConfig] = lambda config, names: (
         config

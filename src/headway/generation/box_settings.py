@@ -11,7 +11,7 @@ from headway.generation.option import option, optional, real
 class BoxSettings:
     threshold: float | None = option(
         None,
-        "Least score of an object that is shown, from 0 to 1 (default: 0.5).",
+        "Least score of an object or entity that is shown, from 0 to 1 (default: 0.5).",
         optional(real("from 0 to 1", lambda value: 0 <= value <= 1)),
         commands=("run",),
     )

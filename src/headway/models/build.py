@@ -17,6 +17,7 @@ from headway.models.config import (
     RecurrentConfig,
     RecurrentDecoderConfig,
     RecurrentEncoderConfig,
+    SpanScorerConfig,
     TwoStreamConfig,
 )
 from headway.models.config_checks import validate
@@ -27,10 +28,11 @@ from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.flow import FlowModel
 from headway.models.recurrent import RecurrentEncoderDecoder
 from headway.models.recurrent_stack import RecurrentDecoder, RecurrentEncoder
+from headway.models.span_scorer import SpanScorer
 from headway.models.two_stream import TwoStream
 
 Recurrent = RecurrentEncoder | RecurrentDecoder | RecurrentEncoderDecoder
-Model = Encoder | Decoder | EncoderDecoder | Recurrent | FlowModel | Detector | TwoStream | BiLM
+Model = Encoder | Decoder | EncoderDecoder | Recurrent | FlowModel | Detector | TwoStream | BiLM | SpanScorer
 
 
 def build(config: ModelConfig, *, device: str | torch.device | None = None) -> Model:
@@ -58,6 +60,8 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
                 return BiLM(config)
             case TwoStreamConfig():
                 return TwoStream(config)
+            case SpanScorerConfig():
+                return SpanScorer(config)
 
 
 def tensor_names(model: nn.Module) -> list[str]:

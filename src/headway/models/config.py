@@ -303,6 +303,30 @@ class DetectorConfig:
     shape: Literal["detector"] = "detector"
 
 
+@dataclass(frozen=True)
+class SpanScorerConfig:
+    """Scores of spans of words for labels that are part of the input (GLiNER)."""
+
+    encoder: EncoderConfig
+    width: int  # of words, spans and labels behind the encoder
+    longest: int  # words of a span
+    max_words: int  # that an input may have
+    recurrent_layers: int = 0  # LSTM layers in both directions over the words
+    dropout: float = 0.0
+    label_token: str = "<<ENT>>"  # before each label of an input
+    separator: str = "<<SEP>>"  # between the labels and the words
+    reads_marker: bool = True  # a label's vector is that of the token before it; False: of its first own token
+    shape: Literal["span-scorer"] = "span-scorer"
+
+    @property
+    def embedding(self) -> FrontEndConfig:
+        return self.encoder.embedding
+
+    @property
+    def stack(self) -> StackConfig:
+        return self.encoder.stack
+
+
 ModelConfig = (
     EncoderConfig
     | DecoderConfig
@@ -314,6 +338,7 @@ ModelConfig = (
     | FlowConfig
     | DetectorConfig
     | TwoStreamConfig
+    | SpanScorerConfig
 )
 
 

@@ -29,6 +29,7 @@ from headway.models.config import (
     MaskDecoderConfig,
     PoolerConfig,
     RecurrentConfig,
+    SpanScorerConfig,
     StackConfig,
     TwoStreamConfig,
 )
@@ -137,6 +138,8 @@ def _problem(config: Any) -> str | None:
             return None if embedding.vocab else "head predicts tokens, but the model reads none"
         case EncoderDecoderConfig(start_id=start, decoder=DecoderConfig(embedding=EmbeddingConfig(vocab=vocab))):
             return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
+        case SpanScorerConfig(width=width, recurrent_layers=layers) if layers and width % 2:
+            return f"width is {width}: two directions of an LSTM cannot share it evenly"
         case RecurrentConfig(start_id=start, embedding=EmbeddingConfig(vocab=vocab)):
             return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
     return None

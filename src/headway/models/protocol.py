@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 Shape = Literal[
-    "encoder", "decoder", "encoder-decoder", "flow", "detector", "bilm",
+    "encoder", "decoder", "encoder-decoder", "flow", "detector", "bilm", "span-scorer",
     "recurrent", "recurrent-encoder", "recurrent-decoder",  # the first is an encoder-decoder
 ]  # fmt: skip
 Inputs = Literal["text", "image", "audio"]

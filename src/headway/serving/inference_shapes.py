@@ -189,6 +189,27 @@ class Entities(Shape):
         return [entity for entity in prediction if entity["entity_group"] not in ignored]
 
 
+class NamedEntityParameters(Body):
+    candidate_labels: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1000)]
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    nested: bool | None = None
+
+
+class NamedEntities(Shape):
+    """The answers are those of the tag task; the kinds of entities are the request's."""
+
+    parameters = NamedEntityParameters
+
+    def options(self, parameters: Any, task: Task) -> dict[str, Any]:
+        given = {"threshold": parameters.threshold, "nested": parameters.nested}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return {"labels": parameters.candidate_labels, **chosen}
+
+    def answer(self, prediction: Any, given: Any, parameters: Any) -> Any:
+        renamed = {"label": "entity_group", "text": "word"}
+        return [{renamed.get(key, key): each[key] for key in each} for each in prediction["entities"]]
+
+
 class AnswerParameters(Body):
     top_k: Annotated[int, Field(ge=1, le=100)] | None = None
     align_to_words: Ignored = None
@@ -353,6 +374,7 @@ SHAPES: dict[str, Shape] = {
     "summarize": GenerationShape("summary_text", SourceParameters),
     "classify": Labels(),
     "tag": Entities(),
+    "entities": NamedEntities(),
     "answer": Answers(),
     "fill": Filled(),
     "embed": Vectors(),

@@ -17,6 +17,7 @@ from headway.tasks.classify_image import ClassifyImage
 from headway.tasks.context_vectors import ContextVectors
 from headway.tasks.detect import Detect
 from headway.tasks.embed import Embed
+from headway.tasks.entities_by_name import EntitiesByName
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
 from headway.tasks.tag import Tag
@@ -74,6 +75,8 @@ def _task(
         return Translate(tokenizer, start_id=model.start_id, source_limit=limit, target_limit=target)
     if model.head_kind == "classify":
         return _classify(model, tokenizer, labels=_named(labels, model), problem_type=problem_type)
+    if model.shape == "span-scorer":
+        return EntitiesByName.of_model(tokenizer, model)
     if model.shape == "bilm" and not model.gives_logits:
         return ContextVectors(tokenizer)
     if model.shape != "encoder":

@@ -109,14 +109,7 @@ class Tag(Task):
         return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], budget)]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The tokens of each word; a word that the tokenizer drops (a lone control character) is the unknown token."""
-        ids, owners = self.tokenizer.encode_words(words, special=False)
-        out: list[list[int]] = [[] for _ in words]
-        for token, owner in zip(ids, owners, strict=True):
-            assert owner is not None
-            out[owner].append(token)
-        blank = self.tokenizer.unk_id if self.tokenizer.unk_id is not None else self.tokenizer.eos_id or 0
-        return [piece or [blank] for piece in out]
+        return word_pieces(self.tokenizer, words)
 
     def _reading(self, pieces: Sequence[list[int]], window: Window) -> Reading:
         before, after = self.frame.single
@@ -231,6 +224,17 @@ class Tag(Task):
     def length_limits(self) -> dict[str, int]:
         """Nothing is truncated where long sentences are split into windows."""
         return {} if self.overflow == "window" else {"words": self.limit}
+
+
+def word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    """The tokens of each word; a word that the tokenizer drops (a lone control character) is the unknown token."""
+    ids, owners = tokenizer.encode_words(words, special=False)
+    out: list[list[int]] = [[] for _ in words]
+    for token, owner in zip(ids, owners, strict=True):
+        assert owner is not None
+        out[owner].append(token)
+    blank = tokenizer.unk_id if tokenizer.unk_id is not None else tokenizer.eos_id or 0
+    return [piece or [blank] for piece in out]
 
 
 def _split_words(value: Any, number: int) -> tuple[list[str], Any]:

@@ -132,7 +132,7 @@ def _part_name(part: Contribution) -> str:
         return f"layer {_layer(part.name)}{cross}, head {part.head}"
     if kind == "feedforward":
         return f"layer {_layer(part.name)}, feed-forward"
-    return "embedding" if kind == "embedding" else "biases"
+    return {"embedding": "embedding", "ngrams": "n-grams of tokens (linear)"}.get(kind, "biases")
 
 
 def _layer(name: str) -> int:

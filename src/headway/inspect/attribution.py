@@ -74,6 +74,11 @@ def attribute(
     path = _BackwardPath(
         prefix, {name: values[-1][row].index_select(-2, head.positions) for name, values in recorded.items()}
     )
+    if (ngrams := getattr(part.model.head, "ngrams", None)) is not None:
+        real = None if mask is None else mask[row : row + 1]
+        added = ngrams(inputs["inputs"][row : row + 1], real)[0, token].item()
+        path.parts.append(Contribution(f"{prefix}head.ngrams", None, ngrams.config.share * added))
+        head = head.scaled(1 - ngrams.config.share)
     path.through_head(head, hidden[head.positions])
     path.through_stack(part.model)
     return Attribution(value, path.parts[::-1])
@@ -182,6 +187,10 @@ class _LinearHead:
     dense: nn.Module | None = None
     activation: Callable[[Tensor], Tensor] | None = None
     norm: nn.Module | None = None
+
+    def scaled(self, factor: float) -> _LinearHead:
+        """That of the logit times a number."""
+        return replace(self, row=self.row * factor, bias=None if self.bias is None else self.bias * factor)
 
 
 def _linear_head(part: Part, length: int, token: int, *, position: int, mask: Tensor | None) -> _LinearHead:

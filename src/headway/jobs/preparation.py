@@ -102,6 +102,7 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
         bundle.model.eval()
         plan = fit_budget(plan, bundle, data, ranks=ranks)
         settings = plan.settings()
+        bundle.find_task().fit_initial(bundle.model, data.train)
     task, rows = bundle.find_task(), data.train()
     task.start_training()
     if task.uses_reference:

@@ -12,6 +12,7 @@ from headway.layers.characters import CharacterConfig
 from headway.layers.convolution import ConvolutionConfig
 from headway.layers.embeddings import EmbeddingConfig, FrontEndConfig, PatchConfig
 from headway.layers.feedforward import Activation
+from headway.layers.ngrams import NgramConfig
 from headway.layers.norms import NormConfig
 from headway.layers.positions import LearnedConfig
 from headway.layers.projected_lstm import ProjectedLSTMConfig
@@ -115,6 +116,7 @@ class ClassifyHeadConfig:
     dropout: float = 0.0
     dense_dropout: bool = True  # dropout before dense as well as after it (RoBERTa, BART); BERT has it only after
     distilled: bool = False  # a second projection, of the second token; the logits are the mean of both (DeiT)
+    ngrams: NgramConfig | None = None  # a linear map of token n-grams, whose logits are mixed in in eval mode
     kind: Literal["classify"] = "classify"
 
 

@@ -14,6 +14,7 @@ from headway.layers.convnet import ConvNetConfig
 from headway.layers.convolution import ConvolutionConfig
 from headway.layers.embeddings import EmbeddingConfig, PatchConfig
 from headway.layers.feedforward import FeedForwardConfig
+from headway.layers.ngrams import NgramConfig
 from headway.layers.relative import RelativeVectorsConfig
 from headway.layers.rotary import RotaryConfig
 from headway.layers.score_bias import RelativeBiasConfig
@@ -130,7 +131,7 @@ def _problem(config: Any) -> str | None:
             bias = config.score_bias
             by_distance = bias.problem(causal=config.causal) if isinstance(bias, RelativeBiasConfig) else None
             return _within("per_layer.rotary", next(filter(None, own), None)) or _within("score_bias", by_distance)
-        case RelativeVectorsConfig() | ConvolutionConfig() | FeedForwardConfig():
+        case RelativeVectorsConfig() | ConvolutionConfig() | FeedForwardConfig() | NgramConfig():
             return config.problem()
         case EncoderConfig(
             head=LanguageHeadConfig() | PoolerConfig(language=LanguageHeadConfig()), embedding=embedding

@@ -78,7 +78,9 @@ class Encoder(Model):
             hidden, real = self.stack(embedded, condition=condition, columns=self._pooled_column(embedded)), None
         else:
             hidden = self.stack(embedded, mask=mask, condition=condition)
-        return apply_head(self.head, hidden, self.token_table, padding_mask=real, logit_positions=logit_positions)
+        return apply_head(
+            self.head, hidden, self.token_table, padding_mask=real, logit_positions=logit_positions, ids=inputs
+        )
 
     def _pooled_column(self, embedded: Embedded) -> Tensor:  # (batch, 1)
         real, how = embedded.padding_mask, self.config.head.pool

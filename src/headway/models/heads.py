@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headway.layers.dropout import drop
 from headway.layers.feedforward import ACTIVATIONS
 from headway.layers.linear import Linear
+from headway.layers.ngrams import NgramLinear
 from headway.models.config import (
     ClassifyHeadConfig,
     DetectHeadConfig,
@@ -32,6 +33,7 @@ RARE = -math.log(99)  # first logit of a class that each query has by itself: on
 
 class Head(nn.Module, ABC):
     is_head = True  # optimisers treat what lies below as an output layer
+    reads_ids = False  # whether `forward` takes the token ids too
 
     @abstractmethod
     def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
@@ -74,8 +76,15 @@ class ClassifyHead(Head):
         self.norm = config.norm.build(width) if config.norm else None
         self.project = Linear(width, config.labels, bias=config.bias)
         self.distilled = Linear(width, config.labels, bias=config.bias) if config.distilled else None
+        self.ngrams = NgramLinear(config.labels, config.ngrams) if config.ngrams else None
 
-    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
+    @property
+    def reads_ids(self) -> bool:  # type: ignore[override]
+        return self.ngrams is not None
+
+    def forward(
+        self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None, ids: Tensor | None = None
+    ) -> Output:
         late = self.pool == "late"
         x = hidden if late else pool(hidden, padding_mask, self.pool)  # (batch, width), or late (batch, length, width)
         if self.dense is not None and self.activation is not None:
@@ -87,6 +96,9 @@ class ClassifyHead(Head):
             logits = (logits + self.distilled(_drop(hidden[:, 1], self))) / 2
         if late:
             logits, x = pool(logits, padding_mask, "mean"), pool(x, padding_mask, "mean")
+        if self.ngrams is not None and not self.training:  # each part learns to classify alone
+            assert ids is not None
+            logits = torch.lerp(logits, self.ngrams(ids, padding_mask).to(logits.dtype), self.ngrams.config.share)
         return Output(hidden, logits=logits, pooled=x)  # (batch, labels)
 
 
@@ -177,10 +189,13 @@ def apply_head(
     *,
     padding_mask: Tensor | None,
     logit_positions: Tensor | None = None,
+    ids: Tensor | None = None,  # (batch, length), what the model reads, for a head that reads them too
 ) -> Output:
     if head is None:
         return Output(hidden)
     extra = {} if logit_positions is None else {"logit_positions": logit_positions}
+    if head.reads_ids and ids is not None:
+        extra["ids"] = ids
     return head(hidden, table=table, padding_mask=padding_mask, **extra)
 
 

@@ -96,18 +96,25 @@ def apply_temperature(model: nn.Module, temperature: float) -> None:
     for bias in (getattr(last, "bias", None), getattr(head, "bias", None), getattr(second, "bias", None)):
         if isinstance(bias, nn.Parameter):
             bias.div_(temperature)
+    if (ngrams := getattr(head, "ngrams", None)) is not None:
+        ngrams.weight.div_(temperature)
+        ngrams.bias.div_(temperature)
 
 
 @torch.no_grad()
 def apply_scale(model: nn.Module, *, mean: float, std: float) -> None:
     """Multiplies the model's outputs by `std` and adds `mean`, in the weights of its output layer."""
-    last = logit_head(model).project
+    head = logit_head(model)
+    last = head.project
     bias = getattr(last, "bias", None)
     if last is None or (bias is None and mean):
         raise ConfigError("the output layer has no weights or no bias of its own that the scale could go into")
     last.weight.mul_(std)
     if bias is not None:
         bias.mul_(std).add_(mean)
+    if (ngrams := getattr(head, "ngrams", None)) is not None:
+        ngrams.weight.mul_(std)
+        ngrams.bias.mul_(std).add_(mean)
 
 
 def _same_dense(new: ClassifyHead, old: nn.Module | None) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from headway.baselines import Baseline
+import numpy as np
+
+from headway.baselines import Baseline, thinned
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
@@ -16,6 +18,7 @@ from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
+from headway.layers.ngrams import MOST_ORDER, NgramConfig
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.protocol import Model
@@ -23,13 +26,14 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification
+from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams
 from headway.tasks.task import Choice, Example, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
 from headway.tasks.text_settings import choose_for_labels
 
 PAIR = ("text", "text_pair")
-NEW = ("pair", "segments")  # options that earlier versions did not have
+NEW = {"pair": False, "segments": False, "ngrams": 0}  # options that earlier versions did not have, and defaults
 
 
 @dataclass
@@ -48,6 +52,13 @@ class Classify(KindClassification):
     pair: bool | None = False  # whether an input is a pair of texts; None: a text or a pair (a published model)
     segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
     architecture: TextModel = "transformer"
+    ngrams: int = 0  # a linear map of n-grams of up to so many tokens beside a model from scratch; 0: none
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.found_ngrams: Ngrams | None = None
+        if not 0 <= self.ngrams <= MOST_ORDER:
+            raise ConfigError(f"ngrams is {self.ngrams}: it must be from 0 to {MOST_ORDER}")
 
     @property
     def input_fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -69,6 +80,10 @@ class Classify(KindClassification):
         if tokenizer is None:
             texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
+        if task.ngrams:
+            ids, _ = task._ids_and_labels(rows)
+            vocab, outputs = len(task.tokenizer), task.target.outputs
+            task.found_ngrams = find_ngrams(ids, vocab=vocab, order=task.ngrams, outputs=outputs)
         return task
 
     @classmethod
@@ -77,7 +92,12 @@ class Classify(KindClassification):
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         self.segments = bool(self.pair)
+        if self.ngrams and (recipe != "modern" or self.architecture != "transformer"):
+            raise ConfigError("task.ngrams applies to a transformer of --recipe modern; leave it out")
         head = ClassifyHeadConfig(self.target.outputs, pool=self._pool(), dropout=size.dropout)
+        if self.found_ngrams is not None and len(self.found_ngrams.keys):
+            features = len(self.found_ngrams.keys)
+            head = replace(head, ngrams=NgramConfig(features, len(self.tokenizer), self.ngrams))
         if self.architecture != "transformer":
             return recipes.recurrent_encoder(
                 size,
@@ -88,7 +108,23 @@ class Classify(KindClassification):
             )
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
 
+    def fit_initial(self, model: Model, rows: RowReader) -> None:
+        layer = getattr(model.output_head, "ngrams", None)
+        if layer is None or self.found_ngrams is None:
+            return
+        ids, labels = self._ids_and_labels(rows)
+        fit_ngrams(layer, self.found_ngrams, ids, target=self.target, labels=labels)
+
+    def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Of the training rows; of very many, of evenly spread ones."""
+        kept, _ = thinned(rows(), lambda row: len(row.fields["text"]), most=TEXT)
+        with self.count_truncation():
+            examples = [example for row in kept for example in self.examples(row, strict=False)]
+        return [example["ids"] for example in examples], [example["label"] for example in examples]
+
     def adapt(self, model: Model) -> Model:
+        if self.ngrams:
+            raise ConfigError("task.ngrams applies to a model from scratch, not to one that training starts from")
         if not (model.encodes or model.shape == "decoder") or model.inputs != "text":
             raise ConfigError(
                 f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "
@@ -113,7 +149,7 @@ class Classify(KindClassification):
     def _head(self, model: Model) -> ClassifyHeadConfig:
         labels, old = self.target.outputs, model.config.head
         if model.head_kind == "classify":
-            return replace(old, labels=labels)
+            return replace(old, labels=labels, ngrams=None)  # n-grams are those of other texts
         if not model.encodes:
             return ClassifyHeadConfig(labels, pool="last", bias=False)
         dense: Any = old.activation if model.head_kind == "pooler" else "tanh"
@@ -202,7 +238,7 @@ class Classify(KindClassification):
         return {"pair" if self.pair else "text": self.limit}
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in super().to_dict().items() if name not in NEW or value is not False}
+        return {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
 
 
 _WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

@@ -138,6 +138,9 @@ class Task(ABC):
 
     # --- training
 
+    def fit_initial(self, model: Model, rows: RowReader) -> None:  # noqa: B027 - optional
+        """Sets what is fitted to the training rows before the first step of a new run, rather than trained."""
+
     def start_training(self) -> None:  # noqa: B027 - optional
         """Before the first step of a run, new or resumed."""
 

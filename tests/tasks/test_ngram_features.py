@@ -1,0 +1,198 @@
+"""n-grams of tokens beside a classifier: the features, the fit, and a run with them up to its explanation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+import headway
+from headway.data.read import Row
+from headway.errors import ConfigError
+from headway.explain.collect import collect
+from headway.inspect.attribution import attribute
+from headway.inspect.lens import logit_lens
+from headway.jobs.training import resume, train
+from headway.layers.ngrams import NgramConfig, NgramLinear
+from headway.models.config_checks import validate
+from headway.models.recipes import Size
+from headway.models.rehead import apply_scale, apply_temperature
+from headway.tasks.classify import Classify
+from headway.tasks.ngram_features import feature_matrix, find_ngrams, fit_ngrams
+from headway.tasks.targets import OneLabel
+
+VOCAB = 30
+TINY = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 120, "log_every": 100}
+
+
+def random_texts(count: int, *, seed: int = 0) -> list[list[int]]:
+    generator = np.random.default_rng(seed)
+    return [generator.integers(0, VOCAB, generator.integers(1, 15)).tolist() for _ in range(count)]
+
+
+def layer_for(texts: list[list[int]], *, order: int, outputs: int = 2) -> NgramLinear:
+    found = find_ngrams(texts, vocab=VOCAB, order=order, outputs=outputs)
+    layer = NgramLinear(outputs, NgramConfig(len(found.keys), VOCAB, order))
+    layer.keys.copy_(found.keys)
+    layer.idf.copy_(found.idf)
+    return layer
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_features_are_those_of_scikit_learn(order: int) -> None:
+    texts, others = random_texts(200), random_texts(50, seed=1)
+    reference = TfidfVectorizer(
+        analyzer="word", token_pattern=r"\S+", ngram_range=(1, order), min_df=2, sublinear_tf=True
+    )
+    words = [[" ".join(map(str, ids)) for ids in part] for part in (texts, others)]
+    fitted = reference.fit_transform(words[0])
+    layer = layer_for(texts, order=order)
+    assert layer.config.features == fitted.shape[1]
+
+    def key(ngram: str) -> int:
+        value = 0
+        for token in ngram.split():
+            value = value * (VOCAB + 1) + int(token) + 1
+        return value
+
+    columns = np.argsort([key(name) for name in reference.get_feature_names_out()])
+    for ids, expected in ((texts, fitted), (others, reference.transform(words[1]))):
+        found = feature_matrix(layer, ids).toarray()
+        np.testing.assert_allclose(found, expected.toarray()[:, columns], atol=1e-6)
+
+
+def test_the_fit_is_that_of_scikit_learn() -> None:
+    texts = random_texts(300)
+    labels = [np.array([0 if 3 in ids else 1 if 4 in ids else 2]) for ids in texts]
+    layer = layer_for(texts, order=2, outputs=3)
+    found = find_ngrams(texts, vocab=VOCAB, order=2, outputs=3)
+    fit_ngrams(layer, found, texts, target=OneLabel(["a", "b", "c"]), labels=labels)
+    features, wanted = feature_matrix(layer, texts), np.concatenate(labels)
+    reference = LogisticRegression(C=10.0, tol=1e-8, max_iter=1000).fit(features, wanted)
+    logits = torch.cat([layer(torch.tensor([ids]), None) for ids in texts])
+    np.testing.assert_allclose(logits.softmax(-1).numpy(), reference.predict_proba(features), atol=0.02)
+    np.testing.assert_allclose(logits.numpy(), features @ layer.weight.numpy() + layer.bias.numpy(), atol=1e-5)
+
+
+def test_padding_on_either_side_changes_nothing() -> None:
+    texts = random_texts(40)
+    layer = layer_for(texts, order=2, outputs=3)
+    layer.weight.normal_(generator=torch.Generator().manual_seed(0))
+    alone = torch.cat([layer(torch.tensor([ids]), None) for ids in texts])
+    longest = max(map(len, texts))
+    for left in (False, True):
+        ids, mask = torch.full((len(texts), longest), 7), torch.zeros(len(texts), longest)
+        for row, text in enumerate(texts):
+            part = slice(longest - len(text), None) if left else slice(0, len(text))
+            ids[row, part], mask[row, part] = torch.tensor(text), 1
+        torch.testing.assert_close(layer(ids, mask), alone)
+    assert not torch.allclose(layer(ids, None), alone)  # the padding has features of its own
+
+
+def test_a_text_of_unknown_ngrams_has_the_bias() -> None:
+    layer = layer_for([[1, 2], [1, 2]], order=2)
+    layer.weight.fill_(1.0)
+    layer.bias.fill_(0.5)
+    assert layer(torch.tensor([[20, 21, 22]]), None).tolist() == [[0.5, 0.5]]
+
+
+def test_configs_that_cannot_be() -> None:
+    for config in (NgramConfig(5, 100, order=4), NgramConfig(5, 100, share=1.5), NgramConfig(5, 99_000_000, order=3)):
+        with pytest.raises(ConfigError, match="must be"):
+            validate(config)
+    with pytest.raises(ConfigError, match="ngrams is 4"):
+        Classify(tokenizer=None, ngrams=4)
+
+
+ROWS = [
+    {"text": f"{word} {thing} number {number % 7}", "label": label}
+    for number in range(40)
+    for word, label in (("buy the", "order"), ("return the", "refund"), ("where is the", "track"))
+    for thing in ("shoes", "hat")
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ngrams") / "run"
+    train("classify", ROWS, out=folder, steps=6, settings={**TINY, "ngrams": 2})
+    return folder
+
+
+def test_a_run_is_saved_with_its_ngrams_and_each_part_counts(run: Path) -> None:
+    bundle = headway.load(run)
+    layer = bundle.model.head.ngrams
+    assert layer.config.order == 2 and layer.weight.abs().sum() > 0
+    assert not any("ngrams" in name for name, _ in bundle.model.named_parameters())
+    text = "return the hat number 3"
+    assert bundle(text)["label"] == "refund"
+    ids = torch.tensor([bundle.find_task().read(text, where="here")["ids"].tolist()])
+    both, alone = bundle.model(ids).logits, layer(ids, None)
+    layer.weight.zero_()
+    layer.bias.zero_()
+    torch.testing.assert_close(both - bundle.model(ids).logits, layer.config.share * alone)
+
+
+def test_one_text_and_many_are_predicted_alike(run: Path) -> None:
+    bundle, texts = headway.load(run), [row["text"] for row in ROWS[:7]] + ["hat", ""]
+    for one, many in zip([bundle(text) for text in texts], bundle(texts), strict=True):
+        assert one["label"] == many["label"]
+        assert one["scores"] == pytest.approx(many["scores"], abs=1e-5)
+
+
+def test_saved_and_loaded_it_is_the_same(run: Path, tmp_path: Path) -> None:
+    first = headway.load(run)
+    first.save(tmp_path / "copy")
+    second = headway.load(tmp_path / "copy")
+    for name, tensor in first.model.state_dict().items():
+        assert torch.equal(tensor, second.model.state_dict()[name]), name
+    assert first.model.config == second.model.config
+
+
+def test_a_resumed_run_is_the_run(run: Path, tmp_path: Path) -> None:
+    train("classify", ROWS, out=tmp_path / "run", steps=3, settings={**TINY, "ngrams": 2, "schedule": "constant"})
+    resume(tmp_path / "run", steps=6)
+    train("classify", ROWS, out=tmp_path / "whole", steps=6, settings={**TINY, "ngrams": 2, "schedule": "constant"})
+    whole, resumed = (headway.load(tmp_path / name).model.state_dict() for name in ("whole", "run"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_attribution_adds_up_and_names_the_ngrams(run: Path) -> None:
+    bundle = headway.load(run)
+    ids = torch.tensor([bundle.find_task().read("buy the hat", where="here")["ids"].tolist()])
+    found = attribute(bundle.model, {"inputs": ids}, 0)
+    assert found.total == pytest.approx(found.logit, abs=1e-4)
+    (part,) = [part for part in found.parts if part.name == "head.ngrams"]
+    assert part.value == pytest.approx(0.86 * bundle.model.head.ngrams(ids, None)[0, 0].item(), abs=1e-5)
+    last = logit_lens(bundle.model, {"inputs": ids}, top=1)[-1]
+    assert last.ids[0, 0] == bundle.model(ids).logits.argmax()
+
+
+def test_explain_shows_what_the_ngrams_add(run: Path) -> None:
+    found = collect(headway.load(run), "buy the hat").attribution
+    assert found is not None and sum(value for _, value in found.parts) == pytest.approx(found.logit, abs=1e-4)
+    (value,) = [value for name, value in found.parts if name == "n-grams of tokens (linear)"]
+    assert value != 0
+
+
+def test_temperature_and_scale_reach_both_parts(run: Path) -> None:
+    bundle = headway.load(run)
+    ids = torch.tensor([[5, 6, 7]])
+    before = bundle.model(ids).logits
+    apply_temperature(bundle.model, 2.0)
+    torch.testing.assert_close(bundle.model(ids).logits, before / 2)
+    apply_scale(bundle.model, mean=3.0, std=2.0)
+    torch.testing.assert_close(bundle.model(ids).logits, before + 3)
+
+
+def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
+    rows = [Row({"text": row["text"], "label": row["label"]}, "here") for row in ROWS]
+    task = Classify.from_data(lambda: iter(rows), tokenizer=None, options={"ngrams": 2, "vocab": 100})
+    with pytest.raises(ConfigError, match="recipe modern"):
+        task.config(Size(width=16, layers=1, heads=2), "published")
+    with pytest.raises(ConfigError, match="from scratch"):
+        train("classify", ROWS, out=tmp_path / "tuned", start=run, steps=1, settings={"ngrams": 2})
+    tuned = train("classify", ROWS, out=tmp_path / "other", start=run, steps=1)
+    assert tuned.bundle.model.head.ngrams is None

@@ -1,10 +1,10 @@
 """Features of words in context against features of words alone: ELMo and word2vec, both trained on the same text,
 frozen below a new head, on WNUT-17 (entity F1) and TREC (accuracy).
 
-    python -m benchmarks.features enwik8_first25MB.gz DATA-FOLDER --minutes 10 [--seeds 3]
+    python -m benchmarks.features enwik8_first25MB.gz DATA-FOLDER --minutes 10 [--seeds 3] [--out FOLDER]
 
 Only the head is trained, and of ELMo the mix of its layers. Scores are on the test files, means over the seeds of the
-heads.
+heads. Vectors that --out has already are not trained again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", help="of ELMo")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the heads")
+    parser.add_argument("--out", type=Path, help="where the trained vectors stay")
     given = parser.parse_args()
     use_threads()
     with TemporaryDirectory() as work:
-        starts = {name: Path(work) / name for name in FROZEN}
-        headway.train("vectors", given.text, out=starts["word2vec"], settings={"dimensions": 100}, say=print)
-        headway.train(
-            "vectors", given.text, out=starts["elmo"], size=given.size, minutes=given.minutes,
-            settings={"architecture": "elmo", "eval_every": 0, "vocab": 10_000}, say=print,
-        )  # fmt: skip
+        starts = {name: (given.out or Path(work)) / name for name in FROZEN}
+        if not starts["word2vec"].exists():
+            headway.train("vectors", given.text, out=starts["word2vec"], settings={"dimensions": 100}, say=print)
+        if not starts["elmo"].exists():
+            headway.train(
+                "vectors", given.text, out=starts["elmo"], size=given.size, minutes=given.minutes,
+                settings={"architecture": "elmo", "eval_every": 0, "vocab": 10_000}, say=print,
+            )  # fmt: skip
         for name in ("wnut17", "trec"):
             for features, start in starts.items():
                 scores = [

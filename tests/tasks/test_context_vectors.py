@@ -192,6 +192,18 @@ def test_batch_and_single_agree_and_the_loss_counts_real_words_only(elmo: Path) 
     assert total.item() == pytest.approx(sum(part.item() for part in parts), rel=1e-5)
 
 
+def test_an_evaluation_in_training_reads_some_sentences_of_the_whole_text(
+    elmo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.tasks.context_vectors.QUICK", 4)
+    bundle = headway.load(elmo / "elmo")
+    task, texts = bundle.find_task(), lines(RIVER)[:4] + lines(MONEY)[:4]
+    rows = [Row({"text": text, "running": True}, "") for text in texts]
+    assert task.quick_evaluate(bundle.model, rows) == task.evaluate(bundle.model, rows[::2])
+    assert task.quick_evaluate(bundle.model, rows) != task.evaluate(bundle.model, rows)
+    assert task.quick_evaluate(bundle.model, rows[:3]) == task.evaluate(bundle.model, rows[:3])
+
+
 def test_the_spelling_of_words() -> None:
     tokenizer = CharacterTokenizer(8)
     assert tokenizer.word("ab") == (259, 98, 99, 260, 261, 261, 261, 261)

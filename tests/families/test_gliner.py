@@ -191,6 +191,7 @@ def test_a_tokenizer_without_the_marker_is_an_error(tmp_path: Path) -> None:
         bundle("Marie", labels=["person"])
 
 
-def test_logits_of_token_ids_alone_are_refused(bundles: dict[str, Bundle]) -> None:
-    with pytest.raises(InputError, match="call it with a text and labels"):
-        bundles[CASES[0]].logits(input_ids=torch.ones(1, 3, dtype=torch.long))
+def test_token_ids_alone_give_the_encoders_vectors(bundles: dict[str, Bundle]) -> None:
+    bundle, ids = bundles[CASES[0]], torch.tensor([[1, 6, 7, 2]])
+    with torch.no_grad():
+        torch.testing.assert_close(bundle.logits(input_ids=ids), bundle.model.encoder(ids).hidden)  # type: ignore[union-attr]

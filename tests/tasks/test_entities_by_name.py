@@ -91,14 +91,16 @@ def test_a_long_text_is_read_in_windows(bundle: Bundle) -> None:
     assert found["windows"] == len(readings) > 1
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     scores = {(starts.index(each["start"]), each["end"]): each["score"] for each in found["entities"]}
+    compared = 0
     for each in readings:
         own = each.window.words
         alone = bundle(" ".join(words[own.start : own.stop]), labels=["person"], threshold=0.0, nested=True)
         for one in alone["entities"]:
-            place = own.start + starts.index(one["start"]), one["end"] + starts[own.start]
+            place = starts.index(one["start"] + starts[own.start]), one["end"] + starts[own.start]
             if place in scores and place[0] in each.window.predicted:
                 assert scores[place] == pytest.approx(one["score"], abs=1e-5)
-    assert {start for start, _ in scores} == set(range(70))
+                compared += 1
+    assert {start for start, _ in scores} == set(range(70)) and compared > 35
 
 
 def test_mistakes_are_named(bundle: Bundle) -> None:
@@ -155,8 +157,9 @@ def test_commands(folder: Path, tmp_path: Path) -> None:
 
 
 def test_int8_weights(folder: Path, tmp_path: Path) -> None:
-    made = command("convert", folder, "small", "--weights", "int8", cwd=tmp_path)
+    made = command("convert", folder, "small", "--to", "int8", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
+    assert "already holds a model" in command("convert", folder, "small", "--to", "int8", cwd=tmp_path).stderr
     small, labels = headway.load(tmp_path / "small"), ["person", "city"]
     assert small.weights == "int8" and small(TEXT, labels=labels, threshold=0.0)["entities"]
 

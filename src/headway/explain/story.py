@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 Kind = Literal[
-    "decoder", "encoder", "encoder-decoder", "vision", "flow", "detector", "bilm",
+    "decoder", "encoder", "encoder-decoder", "vision", "flow", "detector", "bilm", "span-scorer",
     "recurrent", "recurrent-encoder", "recurrent-decoder",
 ]  # fmt: skip
 UINT16_MAX = 65535

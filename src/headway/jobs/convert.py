@@ -20,6 +20,7 @@ from headway.data.text_reader import read_lines
 from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import CheckpointError, ConfigError, InputError
+from headway.families import GLINER_FILE
 from headway.files import is_present
 from headway.generation import GenerationSettings, generate
 from headway.jobs.import_elmo import import_elmo, weights_file
@@ -92,7 +93,7 @@ def _convert(folder: Path, out: Path, *, to: str, group: int | None, text: str |
 
 
 def new_folder(out: str | Path) -> Path:
-    if is_present(Path(out) / "config.json"):
+    if any(is_present(Path(out) / name) for name in ("config.json", GLINER_FILE)):
         raise ConfigError(f"{out}: already holds a model; name a folder that is new or empty")
     require_writable(Path(out))
     return Path(out)

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.recurrent import Recurrent
@@ -45,10 +44,6 @@ class SpanScorer(Model):
         return [Part("encoder", "encoder.", self.encoder)]
 
     @property
-    def gives_logits(self) -> bool:
-        return True
-
-    @property
     def max_length(self) -> int | None:
         return self.encoder.max_length
 
@@ -57,7 +52,8 @@ class SpanScorer(Model):
         return self.encoder.token_table
 
     def reference_output(self, inputs: Tensor, **more: Any) -> Output:
-        raise InputError("logits: this model scores spans of words for labels; call it with a text and labels instead")
+        """The encoder's hidden states: logits need labels too."""
+        return Output(self.encoder.encode(inputs, **more))
 
     def forward(
         self,

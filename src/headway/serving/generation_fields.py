@@ -26,10 +26,11 @@ from headway.serving.fields import (
     Tokens,
     Unsupported,
 )
+from headway.serving.limits import Limits
 
 Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=16)]
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
-Choices = Annotated[int, Field(ge=1, le=16)]
+Choices = Annotated[int, Field(ge=1, le=Limits.choices)]
 
 
 def _listed(value: Any) -> Any:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from headway.errors import ConfigError, InputError
 from headway.serving import guard
 from headway.serving.app import MODULES
 from headway.serving.limits import Limits
-from headway.serving.server import Server, check_exposure, is_loopback
+from headway.serving.server import Server, TimedProtocol, check_exposure, is_loopback
 
 KEY = "a long secret key"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
@@ -140,16 +141,31 @@ def test_two_models_of_one_name_are_an_error(embedder: Path) -> None:
 
 # ---------------------------------------------------------------------------------------- names and addresses
 
+_heard: list[list[Any]] = []  # an audit hook cannot be removed
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """FastAPI reads the source lines of a route for its own error messages."""
+    if _heard and event in ("open", "os.listdir", "os.scandir") and not str(arguments[0]).endswith(".py"):
+        _heard[-1].append(arguments[0])
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Any]]:
+    """What any thread of this process opens or lists."""
+    if not _heard:
+        sys.addaudithook(_hear)
+    _heard.append([])
+    yield _heard[-1]
+    _heard[:] = [[]]
+
 
 @pytest.mark.parametrize(
     "name",
     ["../embedder", "..%2fembedder", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "embedder/../embedder", "embedder%00",
      "embedder%00.html", "embedder/", "EMBEDDER", "embedder%0d%0aX:%20y", "\u202eembedder", "a" * 3000],
 )  # fmt: skip
-def test_trust_32_a_model_is_looked_up_not_opened(plain: Running, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
-    open_ = os.open
-    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or open_(path, *rest, **more))
+def test_trust_32_a_model_is_looked_up_not_opened(plain: Running, name: str, opened: list[Any]) -> None:
     quoted = "".join(letter if letter.isascii() else f"%{byte:02x}" for letter in name for byte in letter.encode()[:1])
     for path in (f"/models/{quoted}", f"/v1/models/{quoted}", f"/static/{quoted}", f"/explain/{quoted}"):
         method = "POST" if path.startswith("/models") else "GET"
@@ -158,6 +174,14 @@ def test_trust_32_a_model_is_looked_up_not_opened(plain: Running, name: str, mon
     reply = plain.post("/v1/embeddings", {"model": name, "input": "x"})
     assert reply.status in (400, 404) and reply.error["param"] == "model"
     assert not opened
+
+
+def test_control_32_a_file_that_is_opened_is_noticed(plain: Running, embedder: Path, opened: list[Any]) -> None:
+    assert plain.post("/models/embedder", {"inputs": "x"}).status == 200 and not opened
+    (embedder / "config.json").read_bytes()
+    os.close(os.open(embedder / "config.json", os.O_RDONLY))
+    os.listdir(embedder)
+    assert len(opened) == 3
 
 
 def test_a_link_in_the_model_s_folder_is_not_a_model(tmp_path: Path, embedder: Path) -> None:
@@ -181,6 +205,8 @@ def test_trust_30_33_no_address_is_fetched(tasks: Running, monkeypatch: pytest.M
         assert reply.status == 400
         with pytest.raises(TimeoutError):
             bait.accept()
+        with socket.create_connection(bait.getsockname()):  # control: a connection is noticed
+            bait.accept()[0].close()
 
 
 # ---------------------------------------------------------------------------------------- size and time
@@ -191,6 +217,9 @@ def test_trust_30_bombs_are_refused(tasks: Running, plain: Running) -> None:
     Image.new("1", (7_000, 7_000)).save(wide, "PNG")
     reply = tasks.post("/models/classify-image", wide.getvalue(), Content_Type="image/png")
     assert reply.status == 400 and "pixels" in reply.error["message"]
+    small = io.BytesIO()
+    Image.new("1", (70, 70)).save(small, "PNG")  # control
+    assert tasks.post("/models/classify-image", small.getvalue(), Content_Type="image/png").status == 200
     hours = (
         b"RIFF\xff\xff\xff\x7fWAVEfmt \x10\0\0\0\x01\0\x01\0\xe8\x03\0\0\xe8\x03\0\0\x01\0\x08\0data\xff\xff\xff\x7f"
     )
@@ -244,6 +273,16 @@ def test_trust_54_slow_clients_are_closed_and_others_answered(plain: Running) ->
     assert plain.get("/health").status == 200
 
 
+def test_control_54_a_connection_within_the_limit_stays(plain: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit closes the slow connections of the test above, and nothing else does."""
+    monkeypatch.setattr(TimedProtocol, "_expire", lambda self: None)
+    with socket.create_connection(("127.0.0.1", plain.port), timeout=10) as slow:
+        slow.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+        time.sleep(1.5)
+        slow.sendall(b"a\r\nConnection: close\r\n\r\n")
+        assert slow.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_trust_54_a_flood_of_headers_is_refused(plain: Running) -> None:
     many = "".join(f"X-{number}: {'a' * 100}\r\n" for number in range(3000))
     for head in (many, f"X-Long: {'a' * 200_000}\r\n"):
@@ -252,6 +291,9 @@ def test_trust_54_a_flood_of_headers_is_refused(plain: Running) -> None:
             raw(plain, f"GET /health HTTP/1.1\r\nHost: localhost\r\n{head}\r\n") as found,
         ):
             assert found.startswith(b"HTTP/1.1 400")
+    few = "".join(f"X-{number}: {'a' * 100}\r\n" for number in range(30))  # control
+    with raw(plain, f"GET /health HTTP/1.1\r\nHost: localhost\r\n{few}\r\n") as found:
+        assert found.startswith(b"HTTP/1.1 200")
     assert plain.get("/health").status == 200
 
 

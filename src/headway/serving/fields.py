@@ -4,9 +4,11 @@ so that a misspelt one is not ignored in silence."""
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -53,7 +55,7 @@ Ignored = Any  # without effect on the answer
 def parse_json(data: bytes, limits: Limits) -> Any:
     """The value of a JSON text without NaN, half surrogate pairs, or nesting beyond the limit."""
     try:
-        value = json.loads(data, parse_constant=_refuse_constant)
+        value = json.loads(data)
     except RecursionError:
         raise _too_deep(limits) from None
     except (ValueError, UnicodeDecodeError) as error:
@@ -70,6 +72,9 @@ def check_depth(value: Any, limits: Limits) -> None:
             if isinstance(part, str):
                 if has_surrogate(part):
                     raise ApiError(400, "the body contains half a surrogate pair, which is not a character")
+            elif isinstance(part, float):
+                if not math.isfinite(part):
+                    raise _not_finite(value)
             elif isinstance(part, dict):
                 inner += part
                 inner += part.values()
@@ -81,12 +86,23 @@ def check_depth(value: Any, limits: Limits) -> None:
     raise _too_deep(limits)
 
 
+def _not_finite(value: Any) -> ApiError:
+    """Names the field of the first number that is NaN or infinite, which JSON does not have."""
+    waiting: deque[tuple[Any, str]] = deque([(value, "")])
+    while waiting:
+        part, place = waiting.popleft()
+        if isinstance(part, float) and not math.isfinite(part):
+            param = place.removeprefix(".")
+            return ApiError(400, f"{param or 'body'}: {part} is not a number of JSON", param=param or None)
+        if isinstance(part, dict):
+            waiting += [(each, f"{place}.{name:.80}") for name, each in part.items()]
+        elif isinstance(part, list):
+            waiting += [(each, f"{place}[{number}]") for number, each in enumerate(part)]
+    raise ValueError("every number is finite")
+
+
 def _too_deep(limits: Limits) -> ApiError:
     return ApiError(400, f"the body is nested more than {limits.depth} levels deep", code="invalid_json")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 class BoundedRequest(Request):

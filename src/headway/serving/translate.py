@@ -79,7 +79,8 @@ def model_for(models: ModelTable, source: str, target: str) -> str:
     if len(unnamed) == 1:
         return unnamed[0].name
     pairs = ", ".join(entry.name for entry in known) or "none"
-    raise ApiError(400, f"target: there is no model from {source} to {target}; models: {pairs}", param="target")
+    param = "target" if any(entry.name.startswith(f"{source}-") for entry in known) else "source"
+    raise ApiError(400, f"{param}: there is no model from {source} to {target}; models: {pairs}", param=param)
 
 
 async def _body(request: Request) -> TranslateBody:

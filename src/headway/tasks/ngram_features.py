@@ -30,7 +30,7 @@ class Ngrams:
     idf: Tensor  # (feature)
 
 
-def find_ngrams(texts: Sequence[Sequence[int]], *, vocab: int, order: int, outputs: int) -> Ngrams:
+def find_ngrams(texts: Sequence[Sequence[int] | np.ndarray], *, vocab: int, order: int, outputs: int) -> Ngrams:
     """The n-grams of at least LEAST of the texts; of too many those of the most texts."""
     config = NgramConfig(1, vocab, order)
     keys = [np.unique(ngram_keys(torch.tensor([list(ids)]), None, config)[0].numpy()) for ids in texts if len(ids)]
@@ -45,7 +45,7 @@ def find_ngrams(texts: Sequence[Sequence[int]], *, vocab: int, order: int, outpu
 
 
 @torch.no_grad()
-def fit_ngrams(layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int]], *, target: Target,
+def fit_ngrams(layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], *, target: Target,
                labels: Sequence[np.ndarray]) -> None:  # fmt: skip
     """Sets the tensors of the layer. `labels` are those of the texts, encoded by the target."""
     layer.keys.copy_(ngrams.keys)
@@ -56,7 +56,7 @@ def fit_ngrams(layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int]
     layer.bias.copy_(torch.from_numpy(model.intercept))
 
 
-def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int]]) -> Any:
+def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int] | np.ndarray]) -> Any:
     """(text, feature), sparse."""
     from scipy.sparse import csr_matrix
 

@@ -77,11 +77,12 @@ def huggingface_client() -> None:
     assert [each.label for each in boxes] == [each["label"] for each in wanted["detect"]["objects"]] and boxes
     assert client("transcribe").automatic_speech_recognition(SOUND).text == wanted["transcribe"]["text"]
     assert client("draw").text_to_image("a red circle", num_inference_steps=2, seed=3).size == (32, 32)
-    chat = client("chat").chat_completion(HELLO, max_tokens=6, temperature=0.0)
-    parts = client("chat").chat_completion(HELLO, max_tokens=6, temperature=0.0, stream=True)
+    chat = client("chat")  # kept: a client that is collected closes its stream
+    whole = chat.chat_completion(HELLO, max_tokens=6, temperature=0.0)
+    parts = chat.chat_completion(HELLO, max_tokens=6, temperature=0.0, stream=True)
     streamed = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
-    assert streamed == chat.choices[0].message.content and streamed
-    assert client("chat").text_generation("hello", max_new_tokens=6, do_sample=False)
+    assert streamed == whole.choices[0].message.content and streamed
+    assert chat.text_generation("hello", max_new_tokens=6, do_sample=False)
 
 
 def litellm_client() -> None:

@@ -203,7 +203,7 @@ def disconnect(options: argparse.Namespace) -> Rows:
         long, short = [5 + i % 1000 for i in range(options.long)], list(range(3, 3 + PROMPT))
         began = time.perf_counter()
         target.post(our_body(long, 1))
-        chunk = (time.perf_counter() - began) * CHUNK / len(long)
+        chunk = (time.perf_counter() - began) * min(CHUNK, len(long)) / len(long)
         times = {
             "answer": [leave(target, short, after=1) for _ in range(options.requests)],
             "prompt": [leave(target, long, after=0) for _ in range(options.requests)],

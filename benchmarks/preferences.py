@@ -1,13 +1,13 @@
 """DPO on human preferences: how often the preferred of two held-out answers is recognised, before and after.
 
-    python -m benchmarks.preferences PAIRS START OUT [--seeds 3] [--lr 3e-5 | --choose]
+    python -m benchmarks.preferences PAIRS START OUT [--seeds 3] [--choose]
 
 PAIRS is dpo_en_demo.json, START a model tuned to chat (benchmarks.chat_tuning). HELD_OUT pairs, chosen by a hash of
 their prompt, are scored after training alone. Before: the more likely answer, as a whole or by the mean of its tokens.
 After: the answer with the larger reward, log p(answer) − log p of the START model. The last weights are taken.
 
---choose trains with each of RATES on two thirds of the training pairs and scores the other third, three times, and
-goes on with the best; the held-out pairs have no part in it.
+--choose trains each of VARIANTS on two thirds of the training pairs and scores the other third, and goes on with the
+best; the held-out pairs have no part in it. --folds 3 lets each third be the other one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ SETTINGS: dict[str, Any] = {
     "batch": 8, "beta": 0.1, "schedule": "linear", "warmup": 0.1, "eval_every": 0, "save_every": 0
 }  # fmt: skip
 EPOCHS = 1  # in a second one the margins of training pairs grow to 10: they are learnt by heart
-RATES, FOLDS = (1e-5, 3e-5, 1e-4), 3
+VARIANTS: dict[str, dict[str, Any]] = {
+    "all weights, 1e-5": {"lr": 1e-5},
+    "all weights, 3e-5": {"lr": 3e-5},
+    "all weights, 1e-4": {"lr": 1e-4},
+    "all but the embeddings": {"lr": 1e-4, "freeze": ["embedding"]},
+    "LoRA": {"lr": 1e-3, "lora": 8},
+}
+THIRDS = 3
 
 
 def split(pairs: Path, out: Path) -> tuple[Path, Path]:
@@ -60,27 +67,30 @@ def scores(folder: Path, test: Path, *, reference: Path | None = None) -> dict[s
     return task.quick_evaluate(bundle.model, read(test, fields=Chat.fields))
 
 
-def tuned(train: Path, test: Path, start: Path, out: Path, *, lr: float, seed: int) -> dict[str, float]:
+def tuned(train: Path, test: Path, start: Path, out: Path, *, variant: str, seed: int) -> dict[str, float]:
     """The scores of the test pairs after DPO on the training pairs."""
+    options = dict(VARIANTS[variant])
+    settings = {**SETTINGS, "lr": options.pop("lr")}
     headway.train(
-        "chat", train, valid=test, start=start, out=out, epochs=EPOCHS, seed=seed, settings={**SETTINGS, "lr": lr}
+        "chat", train, valid=test, start=start, out=out, epochs=EPOCHS, seed=seed, settings=settings, **options
     )
     return scores(out, test, reference=start)
 
 
-def choose(train: Path, start: Path, out: Path) -> float:
-    """The learning rate with the best mean accuracy over the folds of the training pairs."""
-    lines, found = train.read_text(encoding="utf-8").splitlines(), dict[float, list[float]]()
-    for fold in range(FOLDS):
-        parts = {"test": lines[fold::FOLDS], "train": [line for n, line in enumerate(lines) if n % FOLDS != fold]}
+def choose(train: Path, start: Path, out: Path, *, folds: int) -> str:
+    """The variant with the best mean accuracy on parts of the training pairs."""
+    lines, found = train.read_text(encoding="utf-8").splitlines(), dict[str, list[float]]()
+    for fold in range(folds):
+        parts = {"test": lines[fold::THIRDS], "train": [line for n, line in enumerate(lines) if n % THIRDS != fold]}
         files = {name: out / f"fold{fold}-{name}.jsonl" for name in parts}
         for name, part in parts.items():
             files[name].write_text("\n".join(part) + "\n", encoding="utf-8")
-        for lr in RATES:
-            score = tuned(files["train"], files["test"], start, out / f"fold{fold}-{lr:g}", lr=lr, seed=0)
-            found.setdefault(lr, []).append(score["reward_accuracy"])
-            print(f"fold {fold}, learning rate {lr:g}: {found[lr][-1]:.1%}, margin {score['margin']:.3f}", flush=True)
-    return max(found, key=lambda lr: statistics.mean(found[lr]))
+        for number, variant in enumerate(VARIANTS):
+            folder = out / f"fold{fold}-{number}"
+            score = tuned(files["train"], files["test"], start, folder, variant=variant, seed=0)
+            found.setdefault(variant, []).append(score["reward_accuracy"])
+            print(f"fold {fold}, {variant}: {found[variant][-1]:.1%}, margin {score['margin']:.3f}", flush=True)
+    return max(found, key=lambda variant: statistics.mean(found[variant]))
 
 
 def main() -> None:
@@ -89,8 +99,9 @@ def main() -> None:
     parser.add_argument("start", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=3e-5)
-    parser.add_argument("--choose", action="store_true", help="the learning rate by folds of the training pairs")
+    parser.add_argument("--variant", choices=list(VARIANTS), default="LoRA")
+    parser.add_argument("--choose", action="store_true", help="the variant by parts of the training pairs")
+    parser.add_argument("--folds", type=int, choices=range(1, THIRDS + 1), default=1, help="with --choose")
     given = parser.parse_args()
     train, test = split(given.pairs, given.out)
     print(f"{HELD_OUT} held-out pairs; the shorter answer is preferred in {shorter_wins(test):.1%}")
@@ -99,12 +110,12 @@ def main() -> None:
         f"before: the more likely answer is preferred in {before['likelihood_accuracy']:.1%}, by the mean of its "
         f"tokens in {before['token_likelihood_accuracy']:.1%}", flush=True,
     )  # fmt: skip
-    lr = choose(train, given.start, given.out) if given.choose else given.lr
-    print(f"learning rate {lr:g}", flush=True)
+    variant = choose(train, given.start, given.out, folds=given.folds) if given.choose else given.variant
+    print(variant, flush=True)
     found = []
     for seed in range(given.seeds):
         began = time.process_time()
-        after = tuned(train, test, given.start, given.out / f"seed{seed}", lr=lr, seed=seed)
+        after = tuned(train, test, given.start, given.out / f"seed{seed}", variant=variant, seed=seed)
         minutes = (time.process_time() - began) / 60
         found.append(after["reward_accuracy"])
         print(

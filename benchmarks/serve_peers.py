@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import litserve
 
 SLOTS = 16
 CONTEXT = 2304  # tokens of each slot
@@ -31,54 +35,60 @@ def llama_cpp(model: str, port: int, threads: int) -> None:
     time.sleep(10**6)
 
 
-def sentence_transformers(model: str, port: int, threads: int) -> None:
-    import litserve
-    import torch
+class Vectors(litserve.LitAPI):
+    """At the top of the file, as the other one: LitServe's workers are processes that import it."""
 
-    class Vectors(litserve.LitAPI):
-        def setup(self, device: str) -> None:
-            from sentence_transformers import SentenceTransformer
+    source, threads = "", 1
 
-            torch.set_num_threads(threads)
-            self.model = SentenceTransformer(model, device="cpu")
+    def setup(self, device: str) -> None:
+        import torch
+        from sentence_transformers import SentenceTransformer
 
-        def decode_request(self, request: dict[str, Any], **_: Any) -> str:
-            return request["input"]
+        torch.set_num_threads(self.threads)
+        self.model = SentenceTransformer(self.source, device="cpu")
 
-        def predict(self, texts: list[str], **_: Any) -> Any:
-            return self.model.encode(texts)
+    def decode_request(self, request: dict[str, Any], **_: Any) -> str:
+        return request["input"]
 
-        def encode_response(self, vector: Any, **_: Any) -> dict[str, Any]:
-            return {"data": [{"embedding": vector.tolist()}]}
+    def predict(self, texts: list[str], **_: Any) -> Any:
+        return self.model.encode(texts)
 
-    api = Vectors(max_batch_size=16, batch_timeout=0.005)
+    def encode_response(self, vector: Any, **_: Any) -> dict[str, Any]:
+        return {"data": [{"embedding": vector.tolist()}]}
+
+
+class Translations(litserve.LitAPI):
+    source, threads = "", 1
+
+    def setup(self, device: str) -> None:
+        import ctranslate2
+
+        self.model = ctranslate2.Translator(
+            self.source, compute_type="float32", intra_threads=self.threads, inter_threads=1
+        )
+
+    def decode_request(self, request: dict[str, Any], **_: Any) -> list[str]:
+        return request["tokens"]
+
+    def predict(self, sources: list[list[str]], **_: Any) -> Any:
+        found = self.model.translate_batch(sources, beam_size=1, max_decoding_length=40, min_decoding_length=40)
+        return [each.hypotheses[0] for each in found]
+
+    def encode_response(self, tokens: list[str], **_: Any) -> dict[str, Any]:
+        return {"tokens": tokens, "usage": {"completion_tokens": len(tokens)}}
+
+
+def behind_litserve(kind: type[litserve.LitAPI], model: str, port: int, threads: int) -> None:
+    api = kind(max_batch_size=16, batch_timeout=0.005)
+    api.source, api.threads = model, threads
     litserve.LitServer(api, accelerator="cpu").run(host="127.0.0.1", port=port, generate_client_file=False)
 
 
-def ctranslate2(model: str, port: int, threads: int) -> None:
-    import litserve
-
-    class Translations(litserve.LitAPI):
-        def setup(self, device: str) -> None:
-            import ctranslate2
-
-            self.model = ctranslate2.Translator(model, compute_type="float32", intra_threads=threads, inter_threads=1)
-
-        def decode_request(self, request: dict[str, Any], **_: Any) -> list[str]:
-            return request["tokens"]
-
-        def predict(self, sources: list[list[str]], **_: Any) -> Any:
-            found = self.model.translate_batch(sources, beam_size=1, max_decoding_length=40, min_decoding_length=40)
-            return [each.hypotheses[0] for each in found]
-
-        def encode_response(self, tokens: list[str], **_: Any) -> dict[str, Any]:
-            return {"tokens": tokens, "usage": {"completion_tokens": len(tokens)}}
-
-    api = Translations(max_batch_size=16, batch_timeout=0.005)
-    litserve.LitServer(api, accelerator="cpu").run(host="127.0.0.1", port=port, generate_client_file=False)
-
-
-PEERS = {"llama.cpp": llama_cpp, "sentence-transformers": sentence_transformers, "ctranslate2": ctranslate2}
+PEERS: dict[str, Callable[[str, int, int], None]] = {
+    "llama.cpp": llama_cpp,
+    "sentence-transformers": partial(behind_litserve, Vectors),
+    "ctranslate2": partial(behind_litserve, Translations),
+}
 
 if __name__ == "__main__":
     name, path, at, count = sys.argv[1:]

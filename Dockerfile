@@ -1,8 +1,8 @@
 # A CPU image of the server. The models are mounted; nothing is downloaded when it runs. Python is of the version that the
-# pins of constraints.txt are tested with. TORCH_INDEX is the index of torch's CPU builds: without it
-# (--build-arg TORCH_INDEX=) pip finds the build for GPUs, which is gigabytes larger.
+# pins of constraints.txt are tested with. For a small image give the index of torch's CPU builds
+# (docker build --build-arg TORCH_INDEX=URL .): otherwise pip finds the build for GPUs, which is gigabytes larger.
 FROM python:3.11-slim AS build
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src

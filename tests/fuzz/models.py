@@ -78,8 +78,11 @@ def build_and_run(config: ModelConfig) -> str:
     torch.manual_seed(0)
     model = build(config).eval()
     inputs = example(model)
+    more = {"decoder_ids": torch.full((2, 1), model.start_id)} if model.reads_source else {}
+    if model.shape == "span-scorer":
+        more = dict.fromkeys(("word_at", "label_at"), torch.zeros(2, 1, dtype=torch.long))
     with torch.no_grad():
-        output = model(inputs, **({"decoder_ids": torch.full((2, 1), model.start_id)} if model.reads_source else {}))
+        output = model(inputs, **more)
     return type(output).__name__
 
 

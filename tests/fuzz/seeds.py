@@ -31,6 +31,16 @@ del VIT["vocab_size"]
 DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertModel"], "dim": 8, "n_heads": 2, "n_layers": 1,
               "hidden_dim": 8, "vocab_size": 11, "max_position_embeddings": 16, "dropout": 0.1}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8, "beta_fast": 32, "beta_slow": 1}
+DEBERTA: dict[str, Any] = {
+    "model_type": "deberta-v2", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "intermediate_size": 16, "vocab_size": 11, "max_position_embeddings": 16, "relative_attention": True,
+    "position_buckets": 4, "pos_att_type": ["p2c", "c2p"], "share_att_key": True, "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+GLINER: dict[str, Any] = {
+    "model_type": "gliner", "hidden_size": 6, "max_width": 3, "max_len": 20, "num_rnn_layers": 1,
+    "span_mode": "markerV0", "encoder_config": DEBERTA,
+}  # fmt: skip
 CONFIGS: list[dict[str, Any]] = [
     LLAMA, BERT, GPT2, T5, BART, MARIAN, VIT, DISTILBERT,
     LLAMA | {"rope_parameters": YARN},
@@ -42,6 +52,7 @@ CONFIGS: list[dict[str, Any]] = [
     BERT | {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "pad_token_id": 1},
     BERT | {"architectures": ["BertForPreTraining"], "auto_map": {"AutoModel": "evil.Model"}},
     {"model_type": "gpt-nano", "n_embd": 8, "n_head": 2, "n_layer": 1, "vocab_size": 11, "block_size": 16},
+    GLINER, GLINER | {"model_type": "gliner_uni_encoder_span", "num_rnn_layers": 0, "embed_ent_token": False},
 ]  # fmt: skip
 
 TABLES = [

@@ -15,6 +15,7 @@ from torch import nn
 
 from headway.layers.attention import Attention
 from headway.layers.block import Block
+from headway.layers.characters import CharacterEmbedding
 from headway.layers.convnet import Convolution, ResidualUnit
 from headway.layers.embeddings import PatchEmbedding
 from headway.layers.feedforward import FeedForward
@@ -56,6 +57,8 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
     for module in model.modules():
         if isinstance(module, DetectHead) and not module.config.no_object:
             module.classes.last.bias.fill_(RARE)
+        if isinstance(module, CharacterEmbedding):  # no norm follows
+            module.characters.weight.normal_(0, 1, generator=generator)
     if recipe != "classic":
         for module in model.modules():
             if isinstance(module, Attention) and module.config.scale is not None:  # scores as with the usual scale

@@ -39,6 +39,7 @@ MARKED = re.compile(r"\[([^\[\]\s]+)\]")
 SYNTAX = "a text with a marked word (the [bank] of the river), or two such texts to compare, with ~ between them"
 LONGEST_WORD = 30  # characters
 BATCH = 32
+SENTENCE = 20  # words, about
 QUICK = 1000  # sentences of an evaluation in training
 
 
@@ -51,9 +52,13 @@ class ContextVectors(Vectors):
 
     architecture: Literal["cbow", "skip-gram", "elmo"] = "elmo"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.counts: Counter[str] | None = None  # of the words of a training text that was just read
+
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return Choice({"train.lr": 1e-2, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
+        return Choice({"train.lr": 3e-3, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -65,7 +70,20 @@ class ContextVectors(Vectors):
         if not frequent:
             raise DataError("there is no text to learn words from")
         task.tokenizer = CharacterTokenizer(LONGEST_WORD, [*RESERVED, *frequent])
+        task.counts = counts
         return task
+
+    def fit_initial(self, model: Model, rows: RowReader) -> None:
+        """The output begins with the words' frequencies as its bias. A bias of zeros takes thousands of updates to
+        learn them; the LSTMs are quicker, by outputs that stay at the limit of their range, and learn little else."""
+        bias = getattr(model.output_head, "bias", None)
+        if self.counts is None or bias is None:
+            return
+        found = torch.tensor([float(self.counts[word]) for word in self.text.words])
+        found[0] = self.counts.total() - found.sum()  # all other words
+        found[1:3] = self.counts.total() / SENTENCE
+        with torch.no_grad():
+            bias.copy_(((found + 1) / (found + 1).sum()).log())
 
     @property
     def text(self) -> CharacterTokenizer:

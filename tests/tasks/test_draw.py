@@ -256,6 +256,7 @@ def test_mistakes_on_the_command_line_are_explained(folder: Path, language_model
     assert "steps is 0" in error(folder, "shade 1", "--steps", "0")
     assert "task generate gives no pictures" in error(language_model, "a", "--out", tmp_path / "a.png")
     assert "task generate does not draw, so --guidance does not apply" in error(language_model, "a", "--guidance", "2")
+    assert "does not find entities by name, so --labels does" in error(language_model, "a", "--labels", "x")
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ DECLARED = {each.name: each for each in fields(GenerationSettings)}
 for settings in OTHER_SETTINGS:
     DECLARED |= {each.name: each for each in fields(settings) if each.name not in DECLARED}
 TEXT_OPTIONS = tuple(each.name for each in fields(GenerationSettings))
+ENTITY_OPTIONS = tuple(each.name for each in fields(EntitySettings))
 OTHER_NAMES = {"n": "--count"}
 TYPED = {"prefix": str, "json_schema": Path, "stop": list[str]}  # whose text is not yet the setting's value
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import TEXT_OPTIONS, generation_options
+from headway.cli.generation_options import ENTITY_OPTIONS, TEXT_OPTIONS, generation_options
 from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
 from headway.errors import InputError
 from headway.printable import printable
@@ -198,9 +198,12 @@ def predict_all(
     bundle = load(model, weights=weights, device=device)
     task, generates = bundle.find_task(), jobs.generates(bundle)
     applicable = TEXT_OPTIONS if generates else ("n", *task.run_options)
-    if not_applicable := [name.replace("_", "-") for name in options if name not in applicable]:
+    if not_applicable := [name for name in options if name not in applicable]:
         does = "draw" if generates else "sample text" if task.transcribes else "generate text"
-        raise InputError(f"task {task.name} does not {does}, so --{not_applicable[0]} does not apply")
+        if not_applicable[0] in ENTITY_OPTIONS:
+            does = "find entities by name"
+        name = not_applicable[0].replace("_", "-")
+        raise InputError(f"task {task.name} does not {does}, so --{name} does not apply")
     if out is not None and is_predictions_file(out) and not task.draws:
         return write_table(bundle, world, inputs, file=file, out=out, reading=reading, options=options)
     texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))

@@ -1,6 +1,7 @@
 """n-grams of tokens beside a classifier: the features, the fit, and a run with them up to its explanation."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from headway.jobs.training import resume, train
 from headway.layers.ngrams import NgramConfig, NgramLinear
 from headway.models.config_checks import validate
 from headway.models.recipes import Size
-from headway.models.rehead import apply_scale, apply_temperature
+from headway.models.rehead import apply_temperature
 from headway.tasks.classify import Classify
-from headway.tasks.ngram_features import feature_matrix, find_ngrams, fit_ngrams
-from headway.tasks.targets import OneLabel
+from headway.tasks.ngram_features import feature_matrix, find_ngrams, fit_ngrams, fit_weights
+from headway.tasks.targets import UNKNOWN
+from headway.training.state import load_latest
 
 VOCAB = 30
 TINY = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 120, "log_every": 100}
@@ -65,15 +67,36 @@ def test_the_features_are_those_of_scikit_learn(order: int) -> None:
 
 def test_the_fit_is_that_of_scikit_learn() -> None:
     texts = random_texts(300)
-    labels = [np.array([0 if 3 in ids else 1 if 4 in ids else 2]) for ids in texts]
+    labels = [0 if 3 in ids else 1 if 4 in ids else 2 for ids in texts]
     layer = layer_for(texts, order=2, outputs=3)
     found = find_ngrams(texts, vocab=VOCAB, order=2, outputs=3)
-    fit_ngrams(layer, found, texts, target=OneLabel(["a", "b", "c"]), labels=labels)
-    features, wanted = feature_matrix(layer, texts), np.concatenate(labels)
+    fit_ngrams(layer, found, texts, labels)
+    features, wanted = feature_matrix(layer, texts), np.array(labels)
     reference = LogisticRegression(C=10.0, tol=1e-8, max_iter=1000).fit(features, wanted)
     logits = torch.cat([layer(torch.tensor([ids]), None) for ids in texts])
     np.testing.assert_allclose(logits.softmax(-1).numpy(), reference.predict_proba(features), atol=0.02)
     np.testing.assert_allclose(logits.numpy(), features @ layer.weight.numpy() + layer.bias.numpy(), atol=1e-5)
+
+
+def test_the_weights_of_both_parts_have_the_lowest_loss() -> None:
+    chance = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (400,), generator=chance)
+    right = 4.0 * torch.nn.functional.one_hot(labels, 3)
+    useful, useless = (
+        scale * right + 3 * torch.randn(400, 3, generator=chance) for scale in (1.0, 0.0)
+    )  # fmt: skip
+
+    def loss(network: float, ngrams: float) -> float:
+        return float(torch.nn.functional.cross_entropy(network * useless + ngrams * useful, labels))
+
+    found = fit_weights(useless, useful, labels)
+    assert found.network < 0.1 < found.ngrams
+    for change in (-0.05, 0.05):
+        assert loss(found.network, found.ngrams) <= loss(max(0.0, found.network + change), found.ngrams)
+        assert loss(found.network, found.ngrams) <= loss(found.network, found.ngrams + change)
+    unknown = torch.cat([labels, torch.full((5,), UNKNOWN)])  # labels that the model does not have
+    again = fit_weights(*(torch.cat([part, part[:5]]) for part in (useless, useful)), unknown)
+    assert (again.network, again.ngrams) == pytest.approx((found.network, found.ngrams), abs=1e-4)
 
 
 def test_padding_on_either_side_changes_nothing() -> None:
@@ -99,7 +122,7 @@ def test_a_text_of_unknown_ngrams_has_the_bias() -> None:
 
 
 def test_configs_that_cannot_be() -> None:
-    for config in (NgramConfig(5, 100, order=4), NgramConfig(5, 100, share=1.5), NgramConfig(5, 99_000_000, order=3)):
+    for config in (NgramConfig(5, 100, order=4), NgramConfig(5, 99_000_000, order=3)):
         with pytest.raises(ConfigError, match="must be"):
             validate(config)
     with pytest.raises(ConfigError, match="ngrams is 4"):
@@ -132,7 +155,7 @@ def test_a_run_is_saved_with_its_ngrams_and_each_part_counts(run: Path) -> None:
     both, alone = bundle.model(ids).logits, layer(ids, None)
     layer.weight.zero_()
     layer.bias.zero_()
-    torch.testing.assert_close(both - bundle.model(ids).logits, layer.config.share * alone)
+    torch.testing.assert_close(both - bundle.model(ids).logits, alone)
 
 
 def test_one_text_and_many_are_predicted_alike(run: Path) -> None:
@@ -152,10 +175,13 @@ def test_saved_and_loaded_it_is_the_same(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_the_run(run: Path, tmp_path: Path) -> None:
-    train("classify", ROWS, out=tmp_path / "run", steps=3, settings={**TINY, "ngrams": 2, "schedule": "constant"})
+    settings = {**TINY, "ngrams": 2, "schedule": "constant"}
+    train("classify", ROWS, out=tmp_path / "run", steps=3, settings=settings)
     resume(tmp_path / "run", steps=6)
-    train("classify", ROWS, out=tmp_path / "whole", steps=6, settings={**TINY, "ngrams": 2, "schedule": "constant"})
-    whole, resumed = (headway.load(tmp_path / name).model.state_dict() for name in ("whole", "run"))
+    train("classify", ROWS, out=tmp_path / "whole", steps=6, settings=settings)
+    # the states, in which no weights are fitted yet: of equally good evaluations a run keeps its first
+    whole, resumed = (load_latest(tmp_path / name / "training").state["model"] for name in ("whole", "run"))
+    assert whole["head.ngrams.weight"].any()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
@@ -165,7 +191,7 @@ def test_attribution_adds_up_and_names_the_ngrams(run: Path) -> None:
     found = attribute(bundle.model, {"inputs": ids}, 0)
     assert found.total == pytest.approx(found.logit, abs=1e-4)
     (part,) = [part for part in found.parts if part.name == "head.ngrams"]
-    assert part.value == pytest.approx(0.86 * bundle.model.head.ngrams(ids, None)[0, 0].item(), abs=1e-5)
+    assert part.value == pytest.approx(bundle.model.head.ngrams(ids, None)[0, 0].item(), abs=1e-5)
     last = logit_lens(bundle.model, {"inputs": ids}, top=1)[-1]
     assert last.ids[0, 0] == bundle.model(ids).logits.argmax()
 
@@ -177,14 +203,33 @@ def test_explain_shows_what_the_ngrams_add(run: Path) -> None:
     assert value != 0
 
 
-def test_temperature_and_scale_reach_both_parts(run: Path) -> None:
+def test_a_temperature_reaches_both_parts(run: Path) -> None:
     bundle = headway.load(run)
     ids = torch.tensor([[5, 6, 7]])
     before = bundle.model(ids).logits
     apply_temperature(bundle.model, 2.0)
     torch.testing.assert_close(bundle.model(ids).logits, before / 2)
-    apply_scale(bundle.model, mean=3.0, std=2.0)
-    torch.testing.assert_close(bundle.model(ids).logits, before + 3)
+
+
+def test_scores_of_a_run_are_of_rows_that_the_weights_were_not_fitted_to(run: Path) -> None:
+    bundle = headway.load(run)
+    rows = [Row(row, "here") for row in ROWS]
+    task = bundle.find_task()
+    assert task.fits_weights is False  # a saved model is evaluated as it is
+    saved = task.quick_evaluate(bundle.model, rows)
+    assert saved == task.evaluate(bundle.model, rows)
+    task.start_training()
+    assert task.quick_evaluate(bundle.model, rows)["loss"] != saved["loss"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"recipe": "published"}, {"settings": {"architecture": "gru"}}, {"settings": {"kind": "multilabel"}}]
+)
+def test_what_is_chosen_without_settings(change: dict[str, Any], tmp_path: Path) -> None:
+    options = {"steps": 1, **change, "settings": {**TINY, **change.get("settings", {})}}
+    assert train("classify", ROWS, out=tmp_path / "other", **options).bundle.model.head.ngrams is None
+    plain = train("classify", ROWS, out=tmp_path / "plain", steps=1, settings=TINY)
+    assert plain.bundle.model.head.ngrams is not None
 
 
 def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
@@ -192,6 +237,8 @@ def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
     task = Classify.from_data(lambda: iter(rows), tokenizer=None, options={"ngrams": 2, "vocab": 100})
     with pytest.raises(ConfigError, match="recipe modern"):
         task.config(Size(width=16, layers=1, heads=2), "published")
+    with pytest.raises(ConfigError, match="one label for one text"):
+        train("classify", ROWS, out=tmp_path / "several", steps=1, settings={"ngrams": 2, "kind": "multilabel"})
     with pytest.raises(ConfigError, match="from scratch"):
         train("classify", ROWS, out=tmp_path / "tuned", start=run, steps=1, settings={"ngrams": 2})
     tuned = train("classify", ROWS, out=tmp_path / "other", start=run, steps=1)

@@ -77,8 +77,7 @@ def attribute(
     if (ngrams := getattr(part.model.head, "ngrams", None)) is not None:
         real = None if mask is None else mask[row : row + 1]
         added = ngrams(inputs["inputs"][row : row + 1], real)[0, token].item()
-        path.parts.append(Contribution(f"{prefix}head.ngrams", None, ngrams.config.share * added))
-        head = head.scaled(1 - ngrams.config.share)
+        path.parts.append(Contribution(f"{prefix}head.ngrams", None, added))
     path.through_head(head, hidden[head.positions])
     path.through_stack(part.model)
     return Attribution(value, path.parts[::-1])

@@ -23,12 +23,11 @@ class NgramConfig:
     features: int  # n-grams that have a weight
     vocab: int
     order: int = 2  # n-grams of one token up to so many
-    share: float = 0.86  # of the linear map in the logits; the network has the rest
 
     def problem(self) -> str | None:
         if not 1 <= self.order <= MOST_ORDER or (self.vocab + 1) ** self.order > LARGEST_KEY:
             return f"order is {self.order}: it must be from 1 to {MOST_ORDER}, for this vocabulary"
-        return None if 0 <= self.share <= 1 else f"share is {self.share}: it must be from 0 to 1"
+        return None
 
 
 class NgramLinear(nn.Module):

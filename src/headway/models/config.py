@@ -116,7 +116,7 @@ class ClassifyHeadConfig:
     dropout: float = 0.0
     dense_dropout: bool = True  # dropout before dense as well as after it (RoBERTa, BART); BERT has it only after
     distilled: bool = False  # a second projection, of the second token; the logits are the mean of both (DeiT)
-    ngrams: NgramConfig | None = None  # a linear map of token n-grams, whose logits are mixed in in eval mode
+    ngrams: NgramConfig | None = None  # a linear map of token n-grams, whose logits are added in eval mode
     kind: Literal["classify"] = "classify"
 
 

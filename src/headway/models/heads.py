@@ -98,7 +98,7 @@ class ClassifyHead(Head):
             logits, x = pool(logits, padding_mask, "mean"), pool(x, padding_mask, "mean")
         if self.ngrams is not None and not self.training:  # each part learns to classify alone
             assert ids is not None
-            logits = torch.lerp(logits, self.ngrams(ids, padding_mask).to(logits.dtype), self.ngrams.config.share)
+            logits = logits + self.ngrams(ids, padding_mask).to(logits.dtype)
         return Output(hidden, logits=logits, pooled=x)  # (batch, labels)
 
 

@@ -102,6 +102,19 @@ def apply_temperature(model: nn.Module, temperature: float) -> None:
 
 
 @torch.no_grad()
+def scale_parts(model: nn.Module, *, network: float, ngrams: float) -> None:
+    """Multiplies the two parts of a classifier's logits, in the weights: those that the network computes, and those of
+    the linear map of n-grams beside it."""
+    head = logit_head(model)
+    assert isinstance(head, ClassifyHead) and head.ngrams is not None
+    for tensor in (head.project.weight, head.project.bias):
+        if tensor is not None:
+            tensor.mul_(network)
+    for tensor in (head.ngrams.weight, head.ngrams.bias):
+        tensor.mul_(ngrams)
+
+
+@torch.no_grad()
 def apply_scale(model: nn.Module, *, mean: float, std: float) -> None:
     """Multiplies the model's outputs by `std` and adds `mean`, in the weights of its output layer."""
     head = logit_head(model)
@@ -112,9 +125,6 @@ def apply_scale(model: nn.Module, *, mean: float, std: float) -> None:
     last.weight.mul_(std)
     if bias is not None:
         bias.mul_(std).add_(mean)
-    if (ngrams := getattr(head, "ngrams", None)) is not None:
-        ngrams.weight.mul_(std)
-        ngrams.bias.mul_(std).add_(mean)
 
 
 def _same_dense(new: ClassifyHead, old: nn.Module | None) -> bool:

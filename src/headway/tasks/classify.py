@@ -4,11 +4,13 @@ encoder (BERT) or the last of a decoder (GPT)."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from headway.baselines import Baseline, thinned
 from headway.data.batch import Batch
@@ -18,15 +20,15 @@ from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
-from headway.layers.ngrams import MOST_ORDER, NgramConfig
+from headway.layers.ngrams import MOST_ORDER, NgramConfig, NgramLinear
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextModel
-from headway.models.rehead import with_head
+from headway.models.rehead import scale_parts, with_head
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classify_kinds import KindClassification
-from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams
+from headway.tasks.classify_kinds import KindClassification, judging_half
+from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights
 from headway.tasks.task import Choice, Example, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
@@ -57,6 +59,7 @@ class Classify(KindClassification):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.found_ngrams: Ngrams | None = None
+        self.fits_weights = False  # of the n-grams and the network, to the held-out rows: while it is trained
         if not 0 <= self.ngrams <= MOST_ORDER:
             raise ConfigError(f"ngrams is {self.ngrams}: it must be from 0 to {MOST_ORDER}")
 
@@ -81,6 +84,8 @@ class Classify(KindClassification):
             texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         if task.ngrams:
+            if task.kind != "labels" or task.pair:
+                raise ConfigError("task.ngrams applies to one label for one text; leave it out")
             ids, _ = task._ids_and_labels(rows)
             vocab, outputs = len(task.tokenizer), task.target.outputs
             task.found_ngrams = find_ngrams(ids, vocab=vocab, order=task.ngrams, outputs=outputs)
@@ -109,18 +114,59 @@ class Classify(KindClassification):
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
 
     def fit_initial(self, model: Model, rows: RowReader) -> None:
-        layer = getattr(model.output_head, "ngrams", None)
-        if layer is None or self.found_ngrams is None:
+        if self.found_ngrams is None or (layer := ngram_layer(model)) is None:
             return
         ids, labels = self._ids_and_labels(rows)
-        fit_ngrams(layer, self.found_ngrams, ids, target=self.target, labels=labels)
+        fit_ngrams(layer, self.found_ngrams, ids, labels)
 
-    def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def start_training(self) -> None:
+        super().start_training()
+        self.fits_weights = bool(self.ngrams)
+
+    def finish_training(self, model: Model, rows: Iterable[Row]) -> list[str]:
+        """The n-grams and the network get the weights with the lowest loss on all held-out rows."""
+        lines = super().finish_training(model, rows)
+        if not self.fits_weights or (layer := ngram_layer(model)) is None:
+            return lines
+        network, ngrams, labels = self._parts(model, layer, list(rows))
+        weights = fit_weights(network, ngrams, self.target.collate(labels))
+        scale_parts(model, network=weights.network, ngrams=weights.ngrams)
+        return [
+            *lines,
+            f"n-grams      their logits have the weight {weights.ngrams:.2f}, those of the transformer "
+            f"{weights.network:.2f}, fitted to {len(labels):,} held-out examples; the scores are of weights that are "
+            "fitted to the other half of them",
+        ]
+
+    def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """In training, with weights of the two parts that are fitted to the half of the rows that is not scored."""
+        if not self.fits_weights or (layer := ngram_layer(model)) is None:
+            return super().quick_evaluate(model, rows)
+        kept = list(rows)
+        network, ngrams, labels = self._parts(model, layer, kept)
+        wanted, half = self.target.collate(labels), torch.tensor([judging_half(row) for row in kept], dtype=torch.bool)
+        logits = torch.empty_like(network)
+        for scored in (half, ~half):
+            fitted = ~scored if (~scored).any() else scored  # one row alone
+            weights = fit_weights(network[fitted], ngrams[fitted], wanted[fitted])
+            logits[scored] = weights(network[scored], ngrams[scored])
+        return self.target.scores(logits, labels)
+
+    def _parts(self, model: Model, layer: NgramLinear, rows: Sequence[Row]) -> tuple[Tensor, Tensor, list[np.ndarray]]:
+        """Of the rows: the logits of the network and of the n-grams, and the labels."""
+        both, labels = self._predicted(model, rows, strict=False)
+        with self.count_truncation(), torch.no_grad():
+            ids = [example["ids"] for row in rows for example in self.examples(row, strict=False)]
+        device = layer.weight.device
+        ngrams = torch.cat([layer(torch.tensor([each.tolist()], device=device), None) for each in ids]).float().cpu()
+        return both - ngrams, ngrams, labels
+
+    def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[int]]:
         """Of the training rows; of very many, of evenly spread ones."""
         kept, _ = thinned(rows(), lambda row: len(row.fields["text"]), most=TEXT)
         with self.count_truncation():
             examples = [example for row in kept for example in self.examples(row, strict=False)]
-        return [example["ids"] for example in examples], [example["label"] for example in examples]
+        return [example["ids"] for example in examples], [int(example["label"][0]) for example in examples]
 
     def adapt(self, model: Model) -> Model:
         if self.ngrams:
@@ -239,6 +285,10 @@ class Classify(KindClassification):
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
+
+
+def ngram_layer(model: Model) -> NgramLinear | None:
+    return getattr(model.output_head, "ngrams", None)
 
 
 _WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

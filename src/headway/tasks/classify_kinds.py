@@ -152,15 +152,15 @@ class KindClassification(Classification):
 
     def _fitted(self, model: Model, rows: Sequence[Row]) -> tuple[float | None, Sequence[Row]]:
         """The threshold with the best micro F1 on the rows that do not judge, and the rows that do."""
-        judging = [row for row in rows if _judges(row)]
-        examples = [example for row in rows if not _judges(row) for example in self.examples(row)]
+        judging = [row for row in rows if judging_half(row)]
+        examples = [example for row in rows if not judging_half(row) for example in self.examples(row)]
         wanted = self.target.collate([example["label"] for example in examples]).numpy()
         if not judging or not wanted.any():
             return None, rows
         return fitted_threshold(self.logits(model, examples).sigmoid().numpy(), wanted), judging
 
     def judges(self, row: Row) -> bool:
-        return self.threshold is None or _judges(row)
+        return self.threshold is None or judging_half(row)
 
     @property
     def judging_note(self) -> str:
@@ -191,7 +191,7 @@ def balanced_weights(counts: Sequence[int]) -> list[float]:
     return (roots.sum() ** -1 * np.sum(counts) / roots).tolist()
 
 
-def _judges(row: Row) -> bool:
+def judging_half(row: Row) -> bool:
     """Half of the rows, by the last bit of a hash of their input; the first bits decide what is held out."""
     return bool(input_hash(row) & 1)
 

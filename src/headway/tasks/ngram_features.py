@@ -1,5 +1,6 @@
-"""The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), and the fit of that map before
-training: logistic or ridge regression, as in the baseline that the run is compared with."""
+"""The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
+training (logistic regression, as in the baseline that the run is compared with), and of the weights of both parts after
+it (stacking, Wolpert 1992)."""
 
 from __future__ import annotations
 
@@ -9,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from headway.baselines.linear import Kind, fit
+from headway.baselines.linear import fit
 from headway.layers.ngrams import NgramConfig, NgramLinear, ngram_keys
-from headway.tasks.targets import LabelSet, Number, Target
+from headway.tasks.targets import UNKNOWN
 
 LEAST = 2  # texts that an n-gram must occur in
 WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features
 TEXT = 12_000_000  # characters of the training texts that are used, at most
-STRENGTH: dict[Kind, float] = {"one": 0.1, "several": 0.1, "number": 1.0}  # of the L2 penalty, as in the baseline
+STRENGTH = 0.1  # of the L2 penalty, as in the baseline
 CLOSE = 1e-5  # to the optimum
+LARGEST = 4.0  # weight of a part
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,14 @@ def find_ngrams(texts: Sequence[Sequence[int] | np.ndarray], *, vocab: int, orde
 
 
 @torch.no_grad()
-def fit_ngrams(layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], *, target: Target,
-               labels: Sequence[np.ndarray]) -> None:  # fmt: skip
-    """Sets the tensors of the layer. `labels` are those of the texts, encoded by the target."""
+def fit_ngrams(
+    layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], labels: Sequence[int]
+) -> None:
+    """Sets the tensors of the layer. `labels` are the outputs that are right for the texts."""
     layer.keys.copy_(ngrams.keys)
     layer.idf.copy_(ngrams.idf)
-    kind, wanted = _targets(target, labels)
-    model = fit(feature_matrix(layer, texts), wanted, kind=kind, strength=STRENGTH[kind], tolerance=CLOSE)
+    wanted = np.eye(layer.weight.shape[1])[list(labels)]
+    model = fit(feature_matrix(layer, texts), wanted, kind="one", strength=STRENGTH, tolerance=CLOSE)
     layer.weight.copy_(torch.from_numpy(model.weights))
     layer.bias.copy_(torch.from_numpy(model.intercept))
 
@@ -73,10 +77,32 @@ def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int] | np.ndarra
     return csr_matrix((np.concatenate([none.astype(np.float32), *values]), parts[::-1]), shape=shape)
 
 
-def _targets(target: Target, labels: Sequence[np.ndarray]) -> tuple[Kind, np.ndarray]:
-    """What the linear model is fitted to, (text, output); numbers are standardised, as in training."""
-    if isinstance(target, Number):
-        return "number", target.collate(labels).numpy().astype(np.float64)[:, None]
-    if isinstance(target, LabelSet):
-        return "several", target.collate(labels).numpy().astype(np.float64)
-    return "one", np.eye(target.outputs)[[int(each[0]) for each in labels]]
+@dataclass(frozen=True)
+class Weights:
+    """Of the two parts of the logits."""
+
+    network: float = 1.0
+    ngrams: float = 1.0
+
+    def __call__(self, network: Tensor, ngrams: Tensor) -> Tensor:
+        return self.network * network + self.ngrams * ngrams
+
+
+def fit_weights(network: Tensor, ngrams: Tensor, labels: Tensor) -> Weights:
+    """Those with the lowest cross-entropy on examples that no part was trained on: logits (example, output) of both
+    parts, and the right output of each example. The problem is convex."""
+    from scipy.optimize import minimize
+
+    known = labels != UNKNOWN
+    parts, wanted = torch.stack([network, ngrams])[:, known].double(), labels[known]  # (part, example, output)
+    if not len(wanted):
+        return Weights()
+
+    def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = torch.einsum("p,pno->no", torch.from_numpy(values), parts)
+        residual = logits.softmax(-1) - F.one_hot(wanted, logits.shape[1])
+        loss = F.cross_entropy(logits, wanted)
+        return float(loss), torch.einsum("pno,no->p", parts, residual).numpy() / len(wanted)
+
+    found = minimize(objective, np.array([0.5, 0.5]), jac=True, method="L-BFGS-B", bounds=[(0.0, LARGEST)] * 2).x
+    return Weights(*map(float, found))

@@ -4,7 +4,6 @@ data set is repeated, and whether rare labels weigh more. What follows from mode
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from headway.distributed import pick_device
 from headway.models import recipes
 from headway.models.build import build
 from headway.models.recipes import SIZES, Size
+from headway.tasks.target_kinds import Label, detect
 from headway.tasks.task import Choice
 
 SEEN = 50_000  # examples that a run from scratch without a given length sees, in at least EPOCHS[0] epochs
@@ -78,16 +78,29 @@ def seconds_per_token(size: Size) -> float:
 
 
 def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-    """As `choose_for_examples`; and rare labels weigh more where the best weights are chosen by macro F1."""
-    labels, characters = Counter[str](), 0
+    """As `choose_for_examples`; rare labels weigh more where the best weights are chosen by macro F1; and a model from
+    scratch of a small data set has a linear map of n-grams beside it."""
+    found, characters, pairs = dict[Label, tuple[int, str]](), 0, False
     for row in rows():
-        labels[row.fields["label"] if isinstance(row.fields["label"], str) else ""] += 1
+        label = row.fields["label"] if isinstance(row.fields["label"], str) else tuple(row.fields["label"])
+        count, where = found.get(label, (0, row.where))
+        found[label] = (count + 1, where)
         characters += len(row.fields["text"])
-    choice = choose_for_examples(Amount(labels.total(), characters), recipe=recipe, given=given)
-    counts = sorted(labels.values())
-    if given.get("train.score") != "macro_f1" or not 2 <= len(counts) <= MOST_LABELS:
+        pairs = pairs or "text_pair" in row.fields
+    counts = sorted(count for count, _ in found.values())
+    choice = choose_for_examples(Amount(sum(counts), characters), recipe=recipe, given=given)
+    if not 2 <= len(counts) <= MOST_LABELS or (given.get("task.kind") or detect(found).kind) != "labels":
         return choice
-    if given.get("task.kind", "labels") != "labels" or counts[-1] < UNBALANCED * counts[0]:
-        return choice
-    why = f"rare labels weigh more: the most frequent one has {counts[-1]:,} examples, the rarest {counts[0]:,}"
-    return Choice({**choice.settings, "task.balance": True}, {**choice.why, "balance": why})
+    settings, why = dict(choice.settings), dict(choice.why)
+    if given.get("train.score") == "macro_f1" and counts[-1] >= UNBALANCED * counts[0]:
+        settings["task.balance"] = True
+        why["balance"] = (
+            f"rare labels weigh more: the most frequent one has {counts[-1]:,} examples, the rarest {counts[0]:,}"
+        )
+    plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
+    if plain and sum(counts) < LARGE:
+        settings["task.ngrams"] = 2
+        why["ngrams"] = (
+            f"a linear map of tokens and pairs beside the transformer, since {sum(counts):,} texts are few"
+        )
+    return Choice(settings, why)

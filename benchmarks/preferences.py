@@ -1,13 +1,13 @@
 """DPO on human preferences: how often the preferred of two held-out answers is recognised, before and after.
 
-    python -m benchmarks.preferences PAIRS START OUT [--seeds 3] [--choose]
+    python -m benchmarks.preferences PAIRS START OUT [--seeds 3] [--variants NAME NAME …]
 
 PAIRS is dpo_en_demo.json, START a model tuned to chat (benchmarks.chat_tuning). HELD_OUT pairs, chosen by a hash of
 their prompt, are scored after training alone. Before: the more likely answer, as a whole or by the mean of its tokens.
 After: the answer with the larger reward, log p(answer) − log p of the START model. The last weights are taken.
 
---choose trains each of VARIANTS on two thirds of the training pairs and scores the other third, and goes on with the
-best; the held-out pairs have no part in it. --folds 3 lets each third be the other one.
+Of several variants each is trained on two thirds of the training pairs and scored on the other third, and the best goes
+on; the held-out pairs have no part in it. --folds 3 lets each third be the other one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,16 @@ from headway.data.read import read
 from headway.tasks.chat import Chat
 
 HELD_OUT = 120
-SETTINGS: dict[str, Any] = {
-    "batch": 8, "beta": 0.1, "schedule": "linear", "warmup": 0.1, "eval_every": 0, "save_every": 0
-}  # fmt: skip
-EPOCHS = 1  # in a second one the margins of training pairs grow to 10: they are learnt by heart
-VARIANTS: dict[str, dict[str, Any]] = {
-    "all weights, 1e-5": {"lr": 1e-5},
-    "all weights, 3e-5": {"lr": 3e-5},
-    "all weights, 1e-4": {"lr": 1e-4},
-    "all but the embeddings": {"lr": 1e-4, "freeze": ["embedding"]},
-    "LoRA": {"lr": 1e-3, "lora": 8},
+SETTINGS: dict[str, Any] = {"batch": 8, "schedule": "linear", "warmup": 0.1, "eval_every": 0, "save_every": 0}
+IPO = {"objective": "ipo", "beta": 1.0}  # a margin of half a nat a token
+VARIANTS: dict[str, dict[str, Any]] = {  # settings, and options of `headway.train`
+    "dpo, all weights, 1e-5": {"settings": {"beta": 0.1, "lr": 1e-5}},
+    "dpo, all weights, 1e-4": {"settings": {"beta": 0.1, "lr": 1e-4}},
+    "dpo, LoRA": {"settings": {"beta": 0.1, "lr": 1e-3}, "lora": 8},
+    "ipo, LoRA": {"settings": {**IPO, "lr": 1e-3}, "lora": 8},
+    "ipo, LoRA, 3 epochs": {"settings": {**IPO, "lr": 1e-3}, "lora": 8, "epochs": 3},
+    "ipo, all weights, 1e-4": {"settings": {**IPO, "lr": 1e-4}},
+    "ipo, all weights, 1e-4, 3 epochs": {"settings": {**IPO, "lr": 1e-4}, "epochs": 3},
 }
 THIRDS = 3
 
@@ -69,15 +70,13 @@ def scores(folder: Path, test: Path, *, reference: Path | None = None) -> dict[s
 
 def tuned(train: Path, test: Path, start: Path, out: Path, *, variant: str, seed: int) -> dict[str, float]:
     """The scores of the test pairs after DPO on the training pairs."""
-    options = dict(VARIANTS[variant])
-    settings = {**SETTINGS, "lr": options.pop("lr")}
-    headway.train(
-        "chat", train, valid=test, start=start, out=out, epochs=EPOCHS, seed=seed, settings=settings, **options
-    )
+    options = {"epochs": 1, **VARIANTS[variant]}
+    options["settings"] = SETTINGS | options["settings"]
+    headway.train("chat", train, valid=test, start=start, out=out, seed=seed, **options)
     return scores(out, test, reference=start)
 
 
-def choose(train: Path, start: Path, out: Path, *, folds: int) -> str:
+def choose(train: Path, start: Path, out: Path, *, variants: Sequence[str], folds: int) -> str:
     """The variant with the best mean accuracy on parts of the training pairs."""
     lines, found = train.read_text(encoding="utf-8").splitlines(), dict[str, list[float]]()
     for fold in range(folds):
@@ -85,8 +84,8 @@ def choose(train: Path, start: Path, out: Path, *, folds: int) -> str:
         files = {name: out / f"fold{fold}-{name}.jsonl" for name in parts}
         for name, part in parts.items():
             files[name].write_text("\n".join(part) + "\n", encoding="utf-8")
-        for number, variant in enumerate(VARIANTS):
-            folder = out / f"fold{fold}-{number}"
+        for variant in variants:
+            folder = out / f"fold{fold}-{list(VARIANTS).index(variant)}"
             score = tuned(files["train"], files["test"], start, folder, variant=variant, seed=0)
             found.setdefault(variant, []).append(score["reward_accuracy"])
             print(f"fold {fold}, {variant}: {found[variant][-1]:.1%}, margin {score['margin']:.3f}", flush=True)
@@ -99,9 +98,8 @@ def main() -> None:
     parser.add_argument("start", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--variant", choices=list(VARIANTS), default="LoRA")
-    parser.add_argument("--choose", action="store_true", help="the variant by parts of the training pairs")
-    parser.add_argument("--folds", type=int, choices=range(1, THIRDS + 1), default=1, help="with --choose")
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["ipo, LoRA"])
+    parser.add_argument("--folds", type=int, choices=range(1, THIRDS + 1), default=1, help="to choose a variant by")
     given = parser.parse_args()
     train, test = split(given.pairs, given.out)
     print(f"{HELD_OUT} held-out pairs; the shorter answer is preferred in {shorter_wins(test):.1%}")
@@ -110,7 +108,9 @@ def main() -> None:
         f"before: the more likely answer is preferred in {before['likelihood_accuracy']:.1%}, by the mean of its "
         f"tokens in {before['token_likelihood_accuracy']:.1%}", flush=True,
     )  # fmt: skip
-    variant = choose(train, given.start, given.out, folds=given.folds) if given.choose else given.variant
+    variant = given.variants[0]
+    if len(given.variants) > 1:
+        variant = choose(train, given.start, given.out, variants=given.variants, folds=given.folds)
     print(variant, flush=True)
     found = []
     for seed in range(given.seeds):

@@ -9,8 +9,8 @@ disconnect  from a disconnect, during an answer and during a prompt, until the p
 embed       MiniLM, against sentence-transformers behind LitServe
 translate   61M encoder-decoder, greedy, 30 tokens in and 40 out, against CTranslate2 behind LitServe
 
-Servers are loaded in turn, round after round, while the others are stopped; a figure is the median of its rounds. The
-last lines are a table of every row with its floor. A peer whose environment is not given is left out.
+Servers are loaded in turn, round after round, while the others are stopped (decoders) or not running (LitServe does not
+go on after a stop); a figure is the median of its rounds. The last lines are a table of every row with its floor. A peer whose environment is not given is left out.
 """
 
 from __future__ import annotations
@@ -62,6 +62,20 @@ def rounds(
         for target in targets:
             with alone(target, targets):
                 found[target.name].append(measure(target))
+    return found
+
+
+def fresh_rounds(
+    servers: dict[str, Callable[[], contextlib.AbstractContextManager[Target]]], repeats: int,
+    measure: Callable[[Target], dict[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    """As `rounds`, of servers that are started for their turn; what is measured first is not counted."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in servers}
+    for _ in range(repeats):
+        for name, server in servers.items():
+            with server() as target:
+                measure(target)
+                found[name].append(measure(target))
     return found
 
 
@@ -250,38 +264,34 @@ def embed(options: argparse.Namespace) -> Rows:
     from benchmarks.finetune import minilm
 
     texts = [text[:600] for text in paragraphs(200)]
-    with contextlib.ExitStack() as stack:
-        servers = [
-            headway("headway", minilm(), None, "/v1/embeddings",
-                    lambda ids, _: {"model": "model", "input": texts[ids[0] % 200]})
-        ]  # fmt: skip
-        if options.peers:
-            command = script(options, "sentence-transformers", minilm())
-            servers.append(started("LitServe", command, "/predict", lambda ids, _: {"input": texts[ids[0] % 200]}))
-        targets = [stack.enter_context(server) for server in servers]
-        for target in targets:
-            loaded(target, clients=4, requests=16, new=1)
-        runs = rounds(targets, options.repeats, lambda target: loaded(
-            target, clients=16, requests=8 * options.requests, new=1))  # fmt: skip
+
+    def body(ids: list[int], _: int) -> dict[str, Any]:
+        return {"model": "model", "input": texts[ids[0] % 200]}
+
+    servers = {"headway": lambda: headway("headway", minilm(), None, "/v1/embeddings", body)}
+    if options.peers:
+        command = script(options, "sentence-transformers", minilm())
+        servers["LitServe"] = lambda: started("LitServe", command, "/predict", body)
+    runs = fresh_rounds(
+        servers, options.repeats, lambda target: loaded(target, clients=16, requests=8 * options.requests, new=1)
+    )
     return compared("embeddings", {name: rate(each, "requests") for name, each in runs.items()}, "texts/s")
 
 
 def translate(options: argparse.Namespace) -> Rows:
     from benchmarks.peers import ctranslate2_peers, word
 
-    with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         reference = marian_61m(folder)
-        servers = [headway("headway", folder, None, TEXT, lambda ids, _: our_body(ids[:30], 40))]
+        servers = {"headway": lambda: headway("headway", folder, None, TEXT, lambda ids, _: our_body(ids[:30], 40))}
         if options.peers and ctranslate2_peers(reference, folder, "CTranslate2 fp32"):
             command = script(options, "ctranslate2", folder / "CTranslate2 fp32")
             body = lambda ids, _: {"tokens": list(map(word, ids[:30]))}  # noqa: E731
-            servers.append(started("LitServe", command, "/predict", body))
-        targets = [stack.enter_context(server) for server in servers]
-        for target in targets:
-            loaded(target, clients=4, requests=8, new=40)
-        runs = rounds(targets, options.repeats, lambda target: loaded(
-            target, clients=16, requests=4 * options.requests, new=40))  # fmt: skip
+            servers["LitServe"] = lambda: started("LitServe", command, "/predict", body)
+        runs = fresh_rounds(
+            servers, options.repeats, lambda target: loaded(target, clients=16, requests=4 * options.requests, new=40)
+        )
     assert all(run["tokens"] == 40 * run["requests"] for each in runs.values() for run in each), "answers of 40 tokens"
     return compared("translation", {name: rate(each) for name, each in runs.items()}, "tokens/s")
 

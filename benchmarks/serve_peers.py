@@ -29,7 +29,7 @@ def llama_cpp(model: str, port: int, threads: int) -> None:
     params.n_ctx, params.n_batch, params.n_parallel, params.n_gpu_layers = CONTEXT * SLOTS, 512, SLOTS, 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.cache_ram_mib, params.verbosity = 0, -1
-    params.hostname, params.port = "127.0.0.1", port
+    params.hostnames, params.port = ["127.0.0.1"], port
     server = xllamacpp.Server(params)
     print(f"listening on {server.listening_address}", flush=True)
     time.sleep(10**6)

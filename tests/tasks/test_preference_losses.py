@@ -42,6 +42,11 @@ def test_losses_of_pairs(kind: str) -> None:
     assert found.tolist() == pytest.approx(wanted, rel=1e-12)
 
 
+def test_rewards_of_ipo_are_by_token() -> None:
+    pairs = Pairs(*(torch.tensor(values, dtype=torch.float64) for values in (MODEL, REFERENCE, TOKENS)))
+    torch.testing.assert_close(pairs.rewards("ipo", BETA) * pairs.tokens, pairs.rewards("dpo", BETA))
+
+
 def test_robust_is_unbiased() -> None:
     """Its mean over labels of which a share is swapped is the loss of the right labels."""
     swapped = [each[::-1] for each in MODEL], [each[::-1] for each in REFERENCE], [each[::-1] for each in TOKENS]

@@ -17,6 +17,7 @@ from headway.engine.tiles import STEP
 
 FLOAT32, BFLOAT16, INT8, FLOAT16 = 0, 1, 2, 3  # weight formats
 BLOCK_BYTES = 128 * 1024  # weights that stay in L2 cache while all tokens are multiplied with them
+SHARED_READ = 48  # tokens, from which on they do not stay in the L2 cache beside the weights
 BLOCK_ROWS = 12  # the rows of a block are a multiple: tiles have one to four rows
 NO_NORM, LAYER_NORM, RMS_NORM = 0, 1, 2
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh")
@@ -93,8 +94,8 @@ def _matmul(tile: tiles.TileSet, tail: Any, *, w_size: int, x_size: int, step: i
     ) -> None:  # fmt: skip
         w_stride, x_stride, s_stride, steps = inputs * w_size, inputs * x_size, groups * 4, inputs // groups // step
         vectorised, fours = steps * groups * step, tokens // 4 * 4
-        # tokens for which a row is read from memory; 8 to 15 tokens are bound by bandwidth, so they share one read
-        now = 8 if 8 <= tokens < 16 else min(4, fours)
+        # tokens for which a row is read from memory: a few share one read, so that their products hide its time
+        now = fours if tokens < SHARED_READ else 4
         block = max(BLOCK_ROWS, BLOCK_BYTES // w_stride // BLOCK_ROWS * BLOCK_ROWS)
         for first in range(begin, end, block):
             last = min(end, first + block)

@@ -24,21 +24,23 @@ class Pairs:
     reference: Tensor
     tokens: Tensor
 
-    @property
-    def log_ratios(self) -> Tensor:
-        return self.model - self.reference
+    def log_ratios(self, kind: PairLoss) -> Tensor:
+        """Of the model to the reference; for IPO the means over the tokens, as its authors recommend for answers of
+        different length."""
+        ratios = self.model - self.reference
+        return ratios / self.tokens if kind == "ipo" else ratios
 
-    def rewards(self, beta: float) -> Tensor:
+    def rewards(self, kind: PairLoss, beta: float) -> Tensor:
         """The rewards that the model is the optimal policy of, up to a term of the prompt."""
-        return beta * self.log_ratios.detach()
+        return beta * self.log_ratios(kind).detach()
 
 
 def pair_losses(pairs: Pairs, *, kind: PairLoss, beta: float, label_smoothing: float) -> Tensor:
     """(N). `label_smoothing` is the share of pairs that are taken to be in the wrong order."""
-    if kind == "ipo":  # of means over the tokens, as its authors recommend for answers of different length
-        means = pairs.log_ratios / pairs.tokens
-        return (means[:, 0] - means[:, 1] - 1 / (2 * beta)).square()
-    margin = beta * (pairs.log_ratios[:, 0] - pairs.log_ratios[:, 1])
+    chosen, rejected = pairs.log_ratios(kind).unbind(1)
+    if kind == "ipo":
+        return (chosen - rejected - 1 / (2 * beta)).square()
+    margin = beta * (chosen - rejected)
     right, wrong = -F.logsigmoid(margin), -F.logsigmoid(-margin)
     if kind == "robust":  # unbiased where this share of the pairs is in the wrong order
         return ((1 - label_smoothing) * right - label_smoothing * wrong) / (1 - 2 * label_smoothing)

@@ -182,7 +182,8 @@ def preference_loss(
     if objective in ("dpo", "ipo", "robust"):
         pairs = Pairs(found.log_probability, reference, found.tokens)
         losses = pair_losses(pairs, kind=objective, beta=beta, label_smoothing=label_smoothing)
-        return Loss(losses.sum(), {name: value.sum() for name, value in reward_parts(pairs.rewards(beta)).items()})
+        rewards = pairs.rewards(objective, beta)
+        return Loss(losses.sum(), {name: value.sum() for name, value in reward_parts(rewards).items()})
     ratios, good = found.log_probability - reference, batch.targets["desirable"]
     losses = kto_losses(ratios[:, 0], good, kl=ratios[:, 1].mean(), beta=beta)
     rewards = beta * ratios[:, 0].detach()

@@ -1,9 +1,11 @@
 """`headway serve` as a process: what it prints, SIGTERM under load, no child left; and the memory budget."""
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from support.server import running
 from headway.errors import InputError
 from headway.serving.limits import Limits
 from headway.serving.model_table import named
+from headway.serving.server import bind
 
 
 @contextlib.contextmanager
@@ -178,3 +181,23 @@ def test_a_prefix_is_reused_and_the_answer_is_the_same(language_model: Path) -> 
             assert found[0] == found[1] and len(entry.bundle.prefixes) == (1 if cached else 0)
             answers[cached] = found[0]
     assert answers[True] == answers[False]
+
+
+def test_parts_of_a_stream_are_not_held_back() -> None:
+    """TCP_NODELAY; without it the first part of an answer waits for the client's delayed acknowledgement."""
+
+    async def option() -> int:
+        listening, found = bind("127.0.0.1", 0), asyncio.get_running_loop().create_future()
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        server = await asyncio.start_server(accepted, sock=listening)
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        value = await found
+        writer.close()
+        server.close()
+        return value
+
+    assert asyncio.run(option()) != 0

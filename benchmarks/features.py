@@ -1,10 +1,10 @@
 """Features of words in context against features of words alone: ELMo and word2vec, both trained on the same text,
-frozen below a new head, on WNUT-17 (entity F1) and TREC (accuracy).
+below a new head, on WNUT-17 (entity F1) and TREC (accuracy).
 
     python -m benchmarks.features enwik8_first25MB.gz DATA-FOLDER --minutes 10 [--seeds 3] [--out FOLDER]
 
-Only the head is trained, and of ELMo the mix of its layers. Scores are on the test files, means over the seeds of the
-heads. Vectors that --out has already are not trained again.
+Only the head is trained, and of ELMo the mix of its layers; with --tuned everything. Scores are on the test files, means
+over the seeds of the heads. Vectors that --out has already are not trained again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.timing import use_threads
 FROZEN = {"word2vec": ["embedding"], "elmo": ["embedding", "stack.forwards", "stack.backwards"]}
 SETTINGS: dict[str, Any] = {"lr": 5e-3, "optimizer": "adamw", "batch": 32, "eval_every": 0, "save_every": 0}
 EPOCHS = 10
+TUNED_RATE = 1e-3
 
 
 def main() -> None:
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", help="of ELMo")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the heads")
+    parser.add_argument("--tuned", action="store_true", help="the features are trained too")
     parser.add_argument("--out", type=Path, help="where the trained vectors stay")
     given = parser.parse_args()
     use_threads()
@@ -47,7 +49,8 @@ def main() -> None:
         for name in ("wnut17", "trec"):
             for features, start in starts.items():
                 scores = [
-                    head(given.folder, name, start, FROZEN[features], seed=seed, epochs=given.epochs, out=Path(work))
+                    head(given.folder, name, start, [] if given.tuned else FROZEN[features], seed=seed,
+                         epochs=given.epochs, out=Path(work))  # fmt: skip
                     for seed in range(given.seeds)
                 ]
                 print(name, features, f"{mean(scores):.4f}", [f"{score:.4f}" for score in scores], flush=True)
@@ -55,10 +58,10 @@ def main() -> None:
 
 def head(folder: Path, name: str, start: Path, frozen: list[str], *, seed: int, epochs: int, out: Path) -> float:
     """The score on the test file of a head that is trained on frozen features."""
-    spec = SETS[name]
+    spec, settings = SETS[name], SETTINGS if frozen else SETTINGS | {"lr": TUNED_RATE}
     trained = headway.train(
         spec["task"], folder / spec["train"], valid=folder / spec["test"], start=start, encoding=spec["encoding"],
-        epochs=epochs, seed=seed, settings=SETTINGS, freeze=frozen, out=out / f"{name}-{start.name}-{seed}",
+        epochs=epochs, seed=seed, settings=settings, freeze=frozen, out=out / f"{name}-{start.name}-{seed}",
     )  # fmt: skip
     return trained.scores[SCORE[spec["task"]]]
 

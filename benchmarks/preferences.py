@@ -27,6 +27,7 @@ from headway.tasks.chat import Chat
 
 HELD_OUT = 120
 SETTINGS: dict[str, Any] = {"batch": 8, "schedule": "linear", "warmup": 0.1, "eval_every": 0, "save_every": 0}
+MATRICES = ["embedding", "*.attention.*", "*.feedforward.*"]  # so that the norms are left: 3,744 weights
 IPO = {"objective": "ipo", "beta": 1.0}  # a margin of half a nat a token
 VARIANTS: dict[str, dict[str, Any]] = {  # settings, and options of `headway.train`
     "dpo, all weights, 1e-5": {"settings": {"beta": 0.1, "lr": 1e-5}},
@@ -35,7 +36,8 @@ VARIANTS: dict[str, dict[str, Any]] = {  # settings, and options of `headway.tra
     "ipo, LoRA": {"settings": {**IPO, "lr": 1e-3}, "lora": 8},
     "ipo, LoRA, 3 epochs": {"settings": {**IPO, "lr": 1e-3}, "lora": 8, "epochs": 3},
     "ipo, all weights, 1e-4": {"settings": {**IPO, "lr": 1e-4}},
-    "ipo, all weights, 1e-4, 3 epochs": {"settings": {**IPO, "lr": 1e-4}, "epochs": 3},
+    "ipo, norms": {"settings": {**IPO, "lr": 1e-2}, "freeze": MATRICES, "epochs": 2},
+    "dpo, norms": {"settings": {"beta": 0.1, "lr": 1e-2}, "freeze": MATRICES, "epochs": 2},
 }
 THIRDS = 3
 

@@ -96,7 +96,7 @@ class Vectors(Task):
         epochs = max(5, min(MOST_EPOCHS, ENOUGH // max(words, 1)))
         settings: dict[str, Any] = {"train.epochs": epochs}
         settings |= {"task.min_count": 2} if words < FEW_WORDS else {}
-        settings |= {"train.lr": 0.025} if given.get("task.architecture") == "skip-gram" else {}
+        settings |= {"train.lr": 0.035} if given.get("task.architecture") == "skip-gram" else {}
         return Choice(settings, {"epochs": f"{epochs}, for a text of about {words:,} words"})
 
     @classmethod

@@ -3,8 +3,8 @@ below a new head, on WNUT-17 (entity F1) and TREC (accuracy).
 
     python -m benchmarks.features enwik8_first25MB.gz DATA-FOLDER --minutes 10 [--seeds 3] [--out FOLDER]
 
-Only the head is trained, and of ELMo the mix of its layers; with --tuned everything. Scores are on the test files, means
-over the seeds of the heads. Vectors that --out has already are not trained again.
+Only the head is trained, and of ELMo the mix of its layers; with --tuned everything is. Scores are on the test files,
+means over the seeds of the heads. Vectors that --out has already are not trained again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,15 @@ def main() -> None:
         for name in ("wnut17", "trec"):
             for features, start in starts.items():
                 scores = [
-                    head(given.folder, name, start, [] if given.tuned else FROZEN[features], seed=seed,
-                         epochs=given.epochs, out=Path(work))  # fmt: skip
+                    head(
+                        given.folder,
+                        name,
+                        start,
+                        [] if given.tuned else FROZEN[features],
+                        seed=seed,
+                        epochs=given.epochs,
+                        out=Path(work),
+                    )
                     for seed in range(given.seeds)
                 ]
                 print(name, features, f"{mean(scores):.4f}", [f"{score:.4f}" for score in scores], flush=True)

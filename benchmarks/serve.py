@@ -10,7 +10,8 @@ embed       MiniLM, against sentence-transformers behind LitServe
 translate   61M encoder-decoder, greedy, 30 tokens in and 40 out, against CTranslate2 behind LitServe
 
 Servers are loaded in turn, round after round, while the others are stopped (decoders) or not running (LitServe does not
-go on after a stop); a figure is the median of its rounds. The last lines are a table of every row with its floor. A peer whose environment is not given is left out.
+go on after a stop); a figure is the median of its rounds. The last lines are a table of every row with its floor. A
+peer whose environment is not given is left out.
 """
 
 from __future__ import annotations

@@ -100,7 +100,5 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
     plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
     if plain and sum(counts) < LARGE:
         settings["task.ngrams"] = 2
-        why["ngrams"] = (
-            f"a linear map of tokens and pairs beside the transformer, since {sum(counts):,} texts are few"
-        )
+        why["ngrams"] = f"a linear map of tokens and pairs beside the transformer, since {sum(counts):,} texts are few"
     return Choice(settings, why)

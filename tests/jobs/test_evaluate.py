@@ -49,7 +49,8 @@ def test_a_run_is_evaluated_on_its_own_held_out_part(classifier: jobs.Trained) -
     shown = headway("evaluate", classifier.folder).stdout
     assert f"on {count} examples of the held-out part of mine.tsv" in shown
     found = json.loads(headway("evaluate", classifier.folder, "--json").stdout)
-    assert {name: found[name] for name in classifier.scores} == pytest.approx(classifier.scores)
+    # the run's loss is of weights of the n-grams that were fitted to the other half of the examples
+    assert {name: found[name] for name in classifier.scores} == pytest.approx(classifier.scores, abs=1e-4)
     assert found["examples"] == count and found["data"] == "the held-out part of mine.tsv" and "search" not in found
 
 

@@ -208,7 +208,8 @@ def test_every_json_output_is_strict_json(run: tuple[Path, Result], data: Path, 
 
 def test_weights_that_are_not_finite_are_an_error(run: tuple[Path, Result], data: Path, tmp_path: Path) -> None:
     shutil.copytree(run[0], tmp_path / "run")
-    state = {name: torch.full_like(value, float("nan")) for name, value in TensorFiles(run[0]).items()}
+    state = dict(TensorFiles(run[0]).items())
+    state |= {name: torch.full_like(value, float("nan")) for name, value in state.items() if value.is_floating_point()}
     save_tensors(tmp_path / "run", state)
     for command in (["evaluate", tmp_path / "run", data, *COLUMNS], ["run", tmp_path / "run", "message 1"]):
         for more in ([], ["--json"]):

@@ -43,7 +43,7 @@ def folder_of(server: Running) -> Path:
     return server.server.runs.folder
 
 
-def until(found: Any, *, seconds: float = 90) -> Any:
+def until(found: Any, *, seconds: float = 180) -> Any:
     end = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < end

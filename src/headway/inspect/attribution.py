@@ -187,10 +187,6 @@ class _LinearHead:
     activation: Callable[[Tensor], Tensor] | None = None
     norm: nn.Module | None = None
 
-    def scaled(self, factor: float) -> _LinearHead:
-        """That of the logit times a number."""
-        return replace(self, row=self.row * factor, bias=None if self.bias is None else self.bias * factor)
-
 
 def _linear_head(part: Part, length: int, token: int, *, position: int, mask: Tensor | None) -> _LinearHead:
     model = part.model

@@ -154,12 +154,12 @@ class Classify(KindClassification):
 
     def _parts(self, model: Model, layer: NgramLinear, rows: Sequence[Row]) -> tuple[Tensor, Tensor, list[np.ndarray]]:
         """Of the rows: the logits of the network and of the n-grams, and the labels."""
-        both, labels = self._predicted(model, rows, strict=False)
-        with self.count_truncation(), torch.no_grad():
-            ids = [example["ids"] for row in rows for example in self.examples(row, strict=False)]
+        examples = [example for row in rows for example in self.examples(row, strict=False)]
         device = layer.weight.device
-        ngrams = torch.cat([layer(torch.tensor([each.tolist()], device=device), None) for each in ids]).float().cpu()
-        return both - ngrams, ngrams, labels
+        with torch.no_grad():
+            each = [layer(torch.tensor([example["ids"].tolist()], device=device), None) for example in examples]
+        both, ngrams = self.logits(model, examples), torch.cat(each).float().cpu()
+        return both - ngrams, ngrams, [example["label"] for example in examples]
 
     def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[int]]:
         """Of the training rows; of very many, of evenly spread ones."""

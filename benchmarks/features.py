@@ -44,7 +44,7 @@ def main() -> None:
         if not starts["elmo"].exists():
             headway.train(
                 "vectors", given.text, out=starts["elmo"], size=given.size, minutes=given.minutes,
-                settings={"architecture": "elmo", "eval_every": 0, "vocab": 10_000}, say=print,
+                settings={"architecture": "elmo", "eval_every": 0, "vocab": 10_000, "dropout": 0.0}, say=print,
             )  # fmt: skip
         for name in ("wnut17", "trec"):
             for features, start in starts.items():

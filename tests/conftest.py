@@ -12,7 +12,9 @@ import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPOSITORY = Path(__file__).resolve().parent.parent
-LONGEST = ("test_docs.py", "test_jobs_distributed.py")
+LONGEST = ("test_docs.py", "test_jobs_distributed.py", "test_studio_runs.py", "test_faults_commands.py", "test_fsdp.py")
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start: there are as many as cores already
 
 if HAS_TORCH:
     import torch

@@ -15,7 +15,6 @@ from headway.errors import InputError
 from headway.models.init import initialise
 from headway.preprocess.character_text import CharacterTokenizer
 from headway.tasks.context_vectors import ContextVectors
-from headway.tasks.task import IGNORE
 
 RIVER = ["the {adjective} bank of the river was {wet}", "we saw the {adjective} bank of the river , so {wet}"]
 MONEY = ["the {adjective} bank lent money to the {people}", "today the {adjective} bank lent money , not the {people}"]
@@ -186,10 +185,27 @@ def test_batch_and_single_agree_and_the_loss_counts_real_words_only(elmo: Path) 
     assert isinstance(task, ContextVectors)
     examples = [task.examples(Row({"text": text}, ""))[0] for text in ("the bank", "the old bank of the river was wet")]
     batch = task.collate(examples, seeds=[(), ()], where=[])
-    assert batch.count == 2 * (3 + 9) and int((batch.targets["words"] != IGNORE).sum()) == 4 + 10
+    assert batch.count == len(batch.targets["words"]) == len(batch.inputs["logit_positions"]) == 2 * (3 + 9)
     total = task.loss(model.model, batch).total
     parts = [task.loss(model.model, task.collate([one], seeds=[()], where=[])).total for one in examples]
     assert total.item() == pytest.approx(sum(part.item() for part in parts), rel=1e-5)
+
+
+def test_forward_layers_predict_the_next_word_and_backward_layers_the_one_before(elmo: Path) -> None:
+    bundle = headway.load(elmo / "elmo")
+    task = bundle.task
+    assert isinstance(task, ContextVectors)
+    examples = [task.examples(Row({"text": text}, ""))[0] for text in ("the bank", "the old bank of the river was wet")]
+    batch = task.collate(examples, seeds=[(), ()], where=[])
+    logits = bundle.model(batch.inputs["inputs"], padding_mask=batch.inputs["padding_mask"]).logits
+    expected = {"forward": 0.0, "backward": 0.0}
+    for row, example in enumerate(examples):
+        words = torch.tensor(example["words"]).long()
+        chances = logits[row, : len(words)].log_softmax(-1)  # (word, 2, vocabulary)
+        expected["forward"] -= float(chances[:-1, 0].gather(1, words[1:, None]).sum())
+        expected["backward"] -= float(chances[1:, 1].gather(1, words[:-1, None]).sum())
+    found = {name: float(value) for name, value in task.loss(bundle.model, batch).parts.items()}
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_evaluation_in_training_reads_some_sentences_of_the_whole_text(

@@ -251,6 +251,7 @@ print("quiet")
 """
 
 
+@pytest.mark.skipif(shutil.which("strace") is not None, reason="test_no_network.py asks the system itself")
 def test_no_command_uses_the_network(run: Path, tmp_path: Path) -> None:
     small = "--set model.width=16 --set model.layers=1 --set model.heads=2 --set task.vocab=300 --set eval_every=0"
     data = run.parent / "x.csv"

@@ -24,7 +24,7 @@ def train(
         str | None,
         typer.Option(
             help="From scratch: transformer (default); rnn, gru or lstm, for translate also with -bahdanau or -luong; "
-            "for generate also xlnet; for vectors cbow or skip-gram."
+            "for generate also xlnet; for vectors cbow, skip-gram or elmo."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder (default runs/TASK).")] = None,

@@ -22,7 +22,7 @@ from headway.checkpoints import TensorFiles
 from headway.errors import ConfigError, TrainingError
 from headway.files import is_present, open_file
 from headway.jobs.preparation import Say
-from headway.jobs.run_config import Plan
+from headway.jobs.run_config import Plan, open_data
 from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
 from headway.jobs.training import run_plan
 from headway.training.protocols import Callback, Status
@@ -129,6 +129,7 @@ def verify_resume(
 ) -> Verified:
     """Both runs are written below `folder`; `train_or_resume` is the work of each process."""
     _require_repeatable(plan)
+    open_data(plan)  # what is wrong with the files is said before a process is started
     random, whole, killed = Random(seed), folder / "whole", folder / "killed"
     say("training without interruption")
     uninterrupted = run_process(plan, whole, train_or_resume)

@@ -77,17 +77,23 @@ class CharacterEmbedding(nn.Module):
     ) -> Embedded:
         if segments is not None:
             raise ValueError("characters of words have no segments")
-        letters = self.characters(characters)  # (batch, word, character, character_width)
-        found = []
-        for each, convolution in zip(self.config.filters, self.convolutions, strict=True):
-            near = letters.unfold(2, each.characters, 1).transpose(-1, -2).flatten(-2)  # (batch, word, place, …)
-            found.append(self.activation(convolution(near).amax(2)))  # the activation keeps the order
-        x = torch.cat(found, dim=-1)  # (batch, word, features)
-        for highway in self.highways:
-            x = highway(x)
-        x = self.sum(self.token(self.project(x)))  # (batch, word, width)
+        words, place = characters.flatten(0, 1).unique(dim=0, return_inverse=True)  # a word is computed once
+        x = self.words(words)[place].view(*characters.shape[:2], -1)  # (batch, word, width)
+        x = self.sum(self.token(x))
         x = drop(x, self.config.dropout) if self.training and self.config.dropout else x
         return Embedded(x, positions_of(x.shape[1], device=x.device), padding_mask)
+
+    def words(self, characters: Tensor) -> Tensor:
+        """(word, character) → (word, width)"""
+        letters = self.characters(characters)  # (word, character, character_width)
+        found = []
+        for each, convolution in zip(self.config.filters, self.convolutions, strict=True):
+            near = letters.unfold(1, each.characters, 1).transpose(-1, -2).flatten(-2)  # (word, place, …)
+            found.append(self.activation(convolution(near).amax(1)))  # the activation keeps the order
+        x = torch.cat(found, dim=-1)  # (word, features)
+        for highway in self.highways:
+            x = highway(x)
+        return self.project(x)
 
 
 class Highway(nn.Module):

@@ -5,12 +5,14 @@ learned mix of all layers."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
@@ -34,7 +36,7 @@ class LSTMState(NamedTuple):
 
 
 class ProjectedLSTM(nn.Module):
-    """One layer in one direction. Gates are in torch's order: input, forget, new, output."""
+    """One layer in one direction, run by `run_layers`. Gates are in torch's order: input, forget, new, output."""
 
     def __init__(self, config: ProjectedLSTMConfig):
         super().__init__()
@@ -42,25 +44,6 @@ class ProjectedLSTM(nn.Module):
         self.input = Linear(config.width, 4 * config.hidden)
         self.recurrent = Linear(config.width, 4 * config.hidden, bias=False)
         self.project = Linear(config.hidden, config.width, bias=False)
-
-    def forward(
-        self,
-        x: Tensor,  # (batch, length, width)
-        *,
-        lengths: Tensor | None = None,  # (batch,): behind its length a row's state stays as it is
-        state: LSTMState | None = None,
-    ) -> tuple[Tensor, LSTMState]:  # outputs (batch, length, width), the last state
-        hidden, width = self.config.hidden, self.config.width
-        last = state or LSTMState(x.new_zeros(len(x), width), x.new_zeros(len(x), hidden))
-        outputs = []
-        for at, inputs in enumerate(self.input(x).unbind(1)):
-            new = self.step(inputs, last)
-            if lengths is not None:
-                real = (at < lengths)[:, None]
-                new = LSTMState(*(torch.where(real, now, before) for now, before in zip(new, last, strict=True)))
-            last = new
-            outputs.append(last.output)
-        return torch.stack(outputs, dim=1), last
 
     def step(self, inputs: Tensor, last: LSTMState) -> LSTMState:
         into, forget, new, out = (inputs + self.recurrent(last.output)).chunk(4, dim=-1)
@@ -76,6 +59,125 @@ class ProjectedLSTM(nn.Module):
             layer.weight.uniform_(-bound, bound, generator=generator)
         self.input.bias.zero_()
         self.input.bias[self.config.hidden : 2 * self.config.hidden] = 1.0
+
+
+def run_layers(
+    layers: Sequence[ProjectedLSTM],  # of the same config, that do not see each other
+    inputs: Sequence[Tensor],  # (batch, length, width) of each
+    *,
+    lengths: Tensor | None = None,  # (batch,): a row's last state is the one after so many steps
+    states: Sequence[LSTMState] | None = None,
+) -> list[tuple[Tensor, LSTMState]]:
+    """(outputs (batch, length, width), last state) of each layer. All layers take a step at once."""
+    config, (batch, length, _) = layers[0].config, inputs[0].shape
+    if not length:
+        raise ValueError("a sequence has no steps")
+    gates = torch.stack([layer.input(x) for layer, x in zip(layers, inputs, strict=True)], dim=1)
+    gates = gates.permute(2, 1, 0, 3)  # (length, layer, batch, 4 · hidden)
+    if states is None:
+        first = gates.new_zeros(len(layers), batch, config.width), gates.new_zeros(len(layers), batch, config.hidden)
+    else:
+        first = torch.stack([each.output for each in states]), torch.stack([each.cell for each in states])
+    if all(type(each) is Linear for layer in layers for each in (layer.recurrent, layer.project)):
+        weights = [torch.stack([getattr(layer, name).weight for layer in layers]) for name in ("recurrent", "project")]
+        outputs, cells = _AllSteps.apply(
+            gates, *(each.to(gates.dtype) for each in (*weights, *first)), config.cell_clip, config.projection_clip
+        )
+    else:
+        outputs, cells = _step_by_step(layers, gates, *first)
+    rows = torch.arange(batch, device=gates.device)
+    last = torch.full_like(rows, length - 1) if lengths is None else lengths - 1
+    return [
+        (outputs[:, number].transpose(0, 1), LSTMState(outputs[last, number, rows], cells[last, number, rows]))
+        for number in range(len(layers))
+    ]
+
+
+def _step_by_step(layers: Sequence[ProjectedLSTM], gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+    """The plain form of `_AllSteps`, for weights that are not plain either."""
+    last = [LSTMState(*each) for each in zip(output, cell, strict=True)]
+    found = []
+    for now in gates:
+        last = [layer.step(*each) for layer, *each in zip(layers, now, last, strict=True)]
+        found.append([torch.stack(each) for each in zip(*last, strict=True)])
+    outputs, cells = zip(*found, strict=True)
+    return torch.stack(outputs), torch.stack(cells)
+
+
+class _AllSteps(torch.autograd.Function):
+    """`ProjectedLSTM.step` of all layers, again and again, with its gradient written out: a quarter of the operations,
+    and the gradient of a weight is one product instead of one a step."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,  # (length, layer, batch, 4 · hidden)
+        recurrent: Tensor,  # (layer, 4 · hidden, width)
+        project: Tensor,  # (layer, width, hidden)
+        output: Tensor,  # (layer, batch, width)
+        cell: Tensor,  # (layer, batch, hidden)
+        cell_clip: float,
+        projection_clip: float,
+    ) -> tuple[Tensor, Tensor]:  # (length, layer, batch, width), (length, layer, batch, hidden)
+        length, hidden = len(inputs), cell.shape[-1]
+        gates = torch.empty(inputs.shape, dtype=inputs.dtype, device=inputs.device)
+        outputs, cells = (each.new_empty(length + 1, *each.shape) for each in (output, cell))
+        outputs[0], cells[0] = output, cell
+        tanhs = torch.empty_like(cells[1:])
+        with torch.autocast(inputs.device.type, enabled=False):
+            for at, (gate, now, tanh) in enumerate(zip(gates, cells[1:], tanhs, strict=True)):
+                torch.baddbmm(inputs[at], outputs[at], recurrent.mT, out=gate)
+                into, forget, new, out = gate.split(hidden, dim=-1)
+                gate[..., : 2 * hidden].sigmoid_()
+                new.tanh_()
+                out.sigmoid_()
+                torch.mul(forget, cells[at], out=now).addcmul_(into, new)
+                _clip_(now, cell_clip)
+                torch.tanh(now, out=tanh)
+                torch.bmm(out * tanh, project.mT, out=outputs[at + 1])
+                _clip_(outputs[at + 1], projection_clip)
+        ctx.save_for_backward(gates, outputs, cells, tanhs, recurrent, project)
+        ctx.clips = cell_clip, projection_clip
+        return outputs[1:], cells[1:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_outputs: Tensor, d_cells: Tensor) -> tuple[Tensor | None, ...]:
+        gates, outputs, cells, tanhs, recurrent, project = ctx.saved_tensors
+        cell_clip, projection_clip = ctx.clips
+        gates = gates.unflatten(-1, (4, -1))
+        into, forget, new, out = gates.unbind(-2)
+        slopes = gates * (1 - gates)  # (length, layer, batch, 4, hidden): of a gate's result by what goes into it …
+        slopes[..., 2, :] = 1 - new * new
+        slopes[..., 0, :] *= new  # … and of the cell, and of the hidden, by that
+        slopes[..., 1, :] *= cells[:-1]
+        slopes[..., 2, :] *= into
+        slopes[..., 3, :] *= tanhs
+        through = out * (1 - tanhs * tanhs)  # of the hidden by the cell
+        d_projected = torch.empty_like(outputs[1:])
+        d_gates = torch.empty_like(slopes)
+        d_output, d_cell = torch.zeros_like(outputs[0]), torch.zeros_like(cells[0])
+        for at in reversed(range(len(gates))):
+            d_now = torch.add(d_outputs[at], d_output, out=d_projected[at])
+            if projection_clip:
+                d_now *= outputs[at + 1].abs() < projection_clip
+            d_hidden = torch.bmm(d_now, project)
+            d_cell = (d_cell + d_cells[at]).addcmul_(d_hidden, through[at])
+            if cell_clip:
+                d_cell *= cells[at + 1].abs() < cell_clip
+            torch.mul(slopes[at, ..., :3, :], d_cell[..., None, :], out=d_gates[at, ..., :3, :])
+            torch.mul(slopes[at, ..., 3, :], d_hidden, out=d_gates[at, ..., 3, :])
+            d_cell = d_cell * forget[at]
+            d_output = torch.bmm(d_gates[at].flatten(-2), recurrent)
+        d_gates = d_gates.flatten(-2)
+        d_recurrent = _product(d_gates, outputs[:-1])
+        d_project = _product(d_projected, out * tanhs)
+        return d_gates, d_recurrent, d_project, d_output, d_cell, None, None
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Σ over steps and rows: (step, layer, row, n), (step, layer, row, m) → (layer, n, m)."""
+    return left.transpose(0, 1).flatten(1, 2).mT @ right.transpose(0, 1).flatten(1, 2)
 
 
 class BidirectionalStack(nn.Module):
@@ -101,20 +203,20 @@ class BidirectionalStack(nn.Module):
         place = torch.arange(x.shape[1], device=x.device)[None]
         count = x.shape[1] if lengths is None else lengths[:, None]
         reverse = torch.where(place < count, count - 1 - place, place).expand(len(x), -1)[..., None].expand_as(x)
-        found, last = [], []
-        for number, stack in enumerate((self.forwards, self.backwards)):
-            stream = x if number == 0 else x.gather(1, reverse)
-            outputs = []
-            for index, layer in enumerate(stack):
-                before = None if states is None else states[number * self.config.layers + index]
-                inputs = drop(stream, self.config.dropout) if self.training and self.config.dropout else stream
-                out, state = layer(inputs, lengths=lengths, state=before)
-                stream = out + stream if index and self.config.residual else out
-                outputs.append(stream if number == 0 else stream.gather(1, reverse))
-                last.append(state)
-            found.append(outputs)
-        both = [torch.cat([x, x], dim=-1), *(torch.cat(pair, dim=-1) for pair in zip(*found, strict=True))]
-        return [tap(layer) for tap, layer in zip(self.taps, both, strict=True)], last
+        streams, found, last = [x, x.gather(1, reverse)], [], []
+        for index, layers in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            before = None if states is None else states[index :: self.config.layers]
+            dropping = self.training and self.config.dropout
+            inputs = [drop(stream, self.config.dropout) for stream in streams] if dropping else streams
+            done = run_layers(layers, inputs, lengths=lengths, states=before)
+            residual = index and self.config.residual
+            streams = [out + stream if residual else out for (out, _), stream in zip(done, streams, strict=True)]
+            found.append([streams[0], streams[1].gather(1, reverse)])
+            last.append([state for _, state in done])
+        both = [torch.cat([x, x], dim=-1), *(torch.cat(pair, dim=-1) for pair in found)]
+        return [tap(layer) for tap, layer in zip(self.taps, both, strict=True)], [
+            state for side in zip(*last, strict=True) for state in side
+        ]
 
 
 class ScalarMix(nn.Module):
@@ -132,3 +234,8 @@ class ScalarMix(nn.Module):
 
 def _clip(x: Tensor, most: float) -> Tensor:
     return x.clamp(-most, most) if most else x
+
+
+def _clip_(x: Tensor, most: float) -> None:
+    if most:
+        x.clamp_(-most, most)

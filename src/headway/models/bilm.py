@@ -48,18 +48,20 @@ class BiLM(Model):
         inputs: Tensor,  # characters (batch, word, character)
         *,
         padding_mask: Tensor | None = None,  # (batch, word), nonzero = real; padding is on the right
+        logit_positions: Tensor | None = None,  # (n), of the flattened (batch · word · 2): logits of these only
         **unused: Any,
     ) -> Output:
         """A language head gives logits (batch, word, 2, vocab): of the next word, by the forward layers, and of the
-        word before, by the backward layers."""
+        word before, by the backward layers; (n, vocab) at given positions."""
         real = None if padding_mask is None else padding_mask.bool()
         layers, _ = self.layers(inputs, padding_mask=real)
         if self.head_kind == "language":
             assert self.head is not None
             width = self.config.stack.width
             sides = torch.stack(layers[-1].split(width, dim=-1), dim=2)  # (batch, word, 2, width)
-            logits = self.head(sides.flatten(1, 2), table=None, padding_mask=None).logits
-            return Output(self.final(self.stack.mix(layers)), logits=logits.unflatten(1, (-1, 2)))
+            found = self.head(sides.flatten(1, 2), table=None, padding_mask=None, logit_positions=logit_positions)
+            logits = found.logits if logit_positions is not None else found.logits.unflatten(1, (-1, 2))
+            return Output(self.final(self.stack.mix(layers)), logits=logits)
         return apply_head(self.head, self.final(self.stack.mix(layers)), None, padding_mask=real)
 
     def layers(

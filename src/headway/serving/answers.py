@@ -48,6 +48,7 @@ async def ask(
     bias: dict[str, float] | None = None,
     chat: bool = False,
     explain: bool = False,
+    stream: bool = False,
 ) -> Asked:
     """The request as a ticket, checked: what is wrong with the prompt is named `param`."""
     ids = await in_thread(encode, param=param)
@@ -65,7 +66,7 @@ async def ask(
 
     made, separate = await in_thread(make, param=_named(options, param))
     served.metrics.prompt.inc(len(ids))
-    ticket = GenerationTicket(made, client=client_of(request))
+    ticket = GenerationTicket(made, client=client_of(request), stream=stream)
     page = None
     if explain:
         page = request.app.state.explanations.keeper(Question(served.name, ids=ids))

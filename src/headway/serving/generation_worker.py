@@ -29,11 +29,12 @@ SCORED = 128  # tokens of a prompt whose logits are computed at once
 
 
 class GenerationTicket(Ticket):
-    """Results: the events of one request."""
+    """Results: the events of one request; all at the end, unless they are streamed."""
 
-    def __init__(self, request: Request, *, client: str = "") -> None:
+    def __init__(self, request: Request, *, client: str = "", stream: bool = True) -> None:
         super().__init__(client=client, rows=max(request.settings.beams, request.settings.n))
-        self.request = request
+        self.request, self.stream = request, stream
+        self.held: list[Event] = []  # that wait for the end
         self.sent: dict[int, int] = {}  # events of each answer that were put
         self.replayed: dict[int, int] = {}  # of those, how many came again after a fault
         self.alone = False  # whether it is generated again, alone
@@ -134,8 +135,10 @@ class GenerationWorker(Worker):
             (self.metrics.first if first else self.metrics.between).observe(now - ticket.last)
             ticket.last = now
             self.metrics.generated.inc(len(fresh))
-        if fresh:
-            ticket.put(*fresh)
+        ticket.held += fresh
+        if ticket.held and (ticket.stream or ticket.request.unfinished == 0):  # each put wakes the event loop
+            ticket.put(*ticket.held)
+            ticket.held = []
         if ticket.request.unfinished == 0:
             del self._tickets[ticket.request.id]
             self.finish(ticket, "ok")

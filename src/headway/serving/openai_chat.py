@@ -51,7 +51,7 @@ async def _ask(request: Request, served: Served, body: ChatBody) -> Asked:
     top = (body.top_logprobs or 0) if body.logprobs else 0
     return await ask(
         request, served, lambda: served.chat_ids(messages), options, param="messages", n=body.n or 1, top=top,
-        bias=body.logit_bias, chat=True, explain=bool(body.explain),
+        bias=body.logit_bias, chat=True, explain=bool(body.explain), stream=bool(body.stream),
     )  # fmt: skip
 
 

@@ -80,6 +80,7 @@ class CompletionAnswer:
                 asked = await ask(
                     self.request, served, self._encoder(prompt), options, param=param, n=self.n,
                     top=body.logprobs or 0, bias=body.logit_bias, explain=bool(body.explain),
+                    stream=bool(body.stream),
                 )  # fmt: skip
                 ids = asked.prompt
             scored = None

@@ -61,7 +61,7 @@ async def responses(request: Request, body: ResponsesBody) -> Response:
             options |= body.text.format.constraint()
         messages = body.messages()
         asked = await ask(request, served, lambda: served.chat_ids(messages), options, param="input", chat=True,
-                          explain=bool(body.explain))  # fmt: skip
+                          explain=bool(body.explain), stream=bool(body.stream))  # fmt: skip
         return ResponseAnswer(served, body, asked)
 
     return await respond(request, body.model, make, stream=bool(body.stream))

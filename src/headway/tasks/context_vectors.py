@@ -31,13 +31,15 @@ from headway.preprocess.character_text import CHARACTERS, WORD, CharacterTokeniz
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import chunks, distributed_map, map_by_length
 from headway.tasks.fill import SENTENCE_END
-from headway.tasks.task import IGNORE, Choice, Example, device_of, ids_array, pad
+from headway.tasks.task import Choice, Example, device_of, ids_array
 from headway.tasks.vectors import Vectors
 
 RESERVED = ["<UNK>", "<S>", "</S>"]  # the first words of the vocabulary
 MARKED = re.compile(r"\[([^\[\]\s]+)\]")
 SYNTAX = "a text with a marked word (the [bank] of the river), or two such texts to compare, with ~ between them"
 LONGEST_WORD = 30  # characters
+FILTERS = 8  # for each number of a word's vector
+SHARES = [1 / 64, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2]  # of the filters of 1, 2, … characters
 BATCH = 32
 SENTENCE = 20  # words, about
 QUICK = 1000  # sentences of an evaluation in training
@@ -91,9 +93,11 @@ class ContextVectors(Vectors):
         return self.tokenizer
 
     def config(self, size: Size, recipe: Recipe) -> BiLMConfig:
-        """A small ELMo: as published, its LSTMs are eight times as wide as what they are projected to."""
+        """A small ELMo. As published, its LSTMs are eight times as wide as what they are projected to, and most filters
+        read six or seven characters. Of the published ones a large one has four filters for each number of a word's
+        vector and a small one 16: with fewer, words that are spelled alike have vectors that are alike."""
         width = size.width // 2
-        filters = tuple(FilterConfig(n, max(1, width * n // 8)) for n in range(1, 6))
+        filters = tuple(FilterConfig(n, max(1, int(FILTERS * width * share))) for n, share in enumerate(SHARES, 1))
         embedding = CharacterConfig(width, CHARACTERS, 16, filters, longest=LONGEST_WORD, dropout=size.dropout)
         stack = ProjectedLSTMConfig(
             8 * width, width, layers=2, cell_clip=3.0, projection_clip=3.0, dropout=size.dropout
@@ -123,22 +127,21 @@ class ContextVectors(Vectors):
         return len(examples)
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        targets = pad([example["words"] for example in examples], IGNORE)
-        count = sum(2 * (len(example["words"]) - 1) for example in examples)
-        return Batch(self.text_inputs([example["ids"] for example in examples]), {"words": targets}, count, where)
+        """Targets: the next word at every place but the last, by the forward layers; then the word before at every
+        place but the first, by the backward layers."""
+        inputs = self.text_inputs([example["ids"] for example in examples])
+        words = [torch.tensor(example["words"]).long() for example in examples]
+        width = inputs["inputs"].shape[1]
+        places = [row * width + torch.arange(len(each) - 1) for row, each in enumerate(words)]
+        forward = torch.cat(places)
+        inputs["logit_positions"] = torch.cat([2 * forward, 2 * (forward + 1) + 1])  # (place, direction)
+        targets = torch.cat([each[1:] for each in words] + [each[:-1] for each in words])
+        return Batch(inputs, {"words": targets}, len(targets), where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """The next word by the forward layers, and the word before by the backward layers."""
-        logits, words = model(**batch.inputs).logits, batch.targets["words"]  # (batch, word, 2, vocab)
-        known = words[:, 1:] != IGNORE  # where the word behind is real, so is the one before it
-        sides = {
-            "forward": (logits[:, :-1, 0], words[:, 1:]),
-            "backward": (logits[:, 1:, 1], words[:, :-1].masked_fill(~known, IGNORE)),
-        }
-        parts = {
-            name: F.cross_entropy(given.flatten(0, 1), wanted.flatten(), ignore_index=IGNORE, reduction="sum")
-            for name, (given, wanted) in sides.items()
-        }
+        losses = F.cross_entropy(model(**batch.inputs).logits, batch.targets["words"], reduction="none")
+        forward, backward = losses.chunk(2)
+        parts = {"forward": forward.sum(), "backward": backward.sum()}
         return Loss(parts["forward"] + parts["backward"], parts)
 
     def target_line(self) -> str:

@@ -73,3 +73,26 @@ def test_a_forked_process_uses_its_own_threads() -> None:
     process.start()
     assert queue.get(timeout=60) is True
     process.join()
+
+
+def test_threads_are_released_and_come_again() -> None:
+    """In a process of its own, whose threads nothing else starts or ends."""
+    if thread_pool._libgomp() is None:
+        pytest.skip("this torch does not use libgomp")
+    code = """
+import os, torch
+from headway.engine.thread_pool import release_threads
+torch.set_num_threads(2)
+x = torch.ones(1000, 1000)
+def count():
+    return len(os.listdir("/proc/self/task"))
+alone = count()
+for _ in range(2):
+    assert float((x + x).sum()) == 2e6 and count() == alone + 1, count()
+    release_threads()
+    assert count() == alone, count()
+release_threads()
+print("released")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "released", done.stderr

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -89,19 +90,32 @@ def thread_pool() -> ThreadPool:
 def openmp_parallel(size: int) -> Parallel | None:
     """A parallel region of torch's OpenMP library. None if that is not libgomp, or if OpenMP may start fewer than
     `size` threads."""
-    if _forked or not sys.platform.startswith("linux"):
-        return None
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    loaded = {line.split()[-1] for line in maps if "libgomp" in line}
-    bundled = {path for path in loaded if path.startswith(str(Path(torch.__file__).parent))} or loaded
-    if len(bundled) != 1:
-        return None
-    library = ctypes.CDLL(bundled.pop())
-    if library.omp_get_dynamic() or library.omp_get_thread_limit() < size:
+    library = None if _forked else _libgomp()
+    if library is None or library.omp_get_dynamic() or library.omp_get_thread_limit() < size:
         return None
     library.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     library.GOMP_parallel.restype = None
     return lambda function, job, threads: library.GOMP_parallel(function, job, threads, 0)
+
+
+@cache
+def _libgomp() -> ctypes.CDLL | None:
+    """The OpenMP library that torch uses, if it is libgomp."""
+    if not sys.platform.startswith("linux"):
+        return None
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {line.split()[-1] for line in maps if "libgomp" in line}
+    bundled = {path for path in loaded if path.startswith(str(Path(torch.__file__).parent))} or loaded
+    return ctypes.CDLL(bundled.pop()) if len(bundled) == 1 else None
+
+
+def release_threads() -> None:
+    """Ends the OpenMP threads that work for the calling thread, until it needs some again. Each thread that computes
+    has its own, and libgomp stops spinning where there are more than cores: then every parallel region waits for the
+    system to wake a thread, and reading a prompt takes twice the time."""
+    library = None if _forked else _libgomp()
+    if library is not None and hasattr(library, "omp_pause_resource_all"):  # since OpenMP 5
+        library.omp_pause_resource_all(1)
 
 
 def _mark_forked() -> None:

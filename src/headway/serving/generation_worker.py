@@ -50,7 +50,8 @@ class ScoreTicket(Ticket):
 
 
 class GenerationWorker(Worker):
-    chunks = CHUNK, CHUNK // 4  # prompt tokens of a step: while no answer waits for its next token, and while one does
+    # prompt tokens of a step: while no answer waits for its next token, and while one does
+    chunks = CHUNK // 2, CHUNK // 4
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from typing import Any
 
 from headway.bundle import load
 from headway.checkpoints import resolve
+from headway.engine.thread_pool import release_threads
 from headway.errors import HeadwayError, InputError, closest
 from headway.memory import return_freed_memory
 from headway.serving.api_errors import ApiError
@@ -179,6 +180,7 @@ class ModelTable:
         bundle = load(entry.folder, **self._load_options)  # type: ignore[arg-type]
         with self.turns:
             warm_up(bundle)
+        release_threads()  # this thread does not compute again
         served = Served(
             entry.name, bundle, turns=self.turns, limits=self.limits, metrics=self.metrics,
             prefix_cache=self._prefix_cache,

@@ -1,11 +1,13 @@
 """One forward pass at a time, over all models: the threads of one pass use all cores, and those of a second would
-compete with them."""
+compete with them. So would threads that a pass of another model has left behind: who hands over the turn ends them."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from types import TracebackType
+
+from headway.engine.thread_pool import release_threads
 
 
 class Turns:
@@ -30,10 +32,12 @@ class Turns:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().set()  # stays held, by the next one
-            else:
+            if not self._waiting:
                 self._held = False
+                return
+            following = self._waiting.popleft()
+        release_threads()
+        following.set()  # the lock stays held, by the next one
 
     def pause(self) -> None:
         """Lets those that wait have their turns; called by the holder."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headway.engine.thread_pool import release_threads
 from headway.serving.api_errors import ApiError, as_api_error
 from headway.serving.fair_queue import FairQueue
 from headway.serving.limits import Limits
@@ -146,6 +147,7 @@ class Worker(ABC):
         while True:
             with self._condition:
                 while not (self._closed or self._waiting or self._cancelled or self._calls or self.has_work()):
+                    release_threads()  # another model's worker may be next
                     self._condition.wait()
                 if self._closed and not (self._waiting or self._active):
                     return

@@ -104,7 +104,7 @@ def decoders(options: argparse.Namespace, *, int8: bool, others: bool) -> Iterat
             words = with_words(folder, folder.with_name("words"))
             if exists(options.transformers, "transformers"):
                 servers.append(transformers_serve(options.transformers, words))
-            if exists(options.vllm, "vllm"):
+            if exists(options.vllm, "python"):
                 servers.append(vllm(options.vllm, words))
         del reference
         yield [stack.enter_context(server) for server in servers], folder

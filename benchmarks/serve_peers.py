@@ -7,7 +7,8 @@
 llama.cpp's own server has as many slots as the load has clients; the other two stand behind LitServe with its batching.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: LitServe reads the type of a request from `decode_request`, and a string is
+# no type to it.
 
 import sys
 import time
@@ -47,7 +48,7 @@ class Vectors(litserve.LitAPI):
         torch.set_num_threads(self.threads)
         self.model = SentenceTransformer(self.source, device="cpu")
 
-    def decode_request(self, request: dict[str, Any], **_: Any) -> str:
+    def decode_request(self, request: dict, **_: Any) -> str:
         return request["input"]
 
     def predict(self, texts: list[str], **_: Any) -> Any:
@@ -67,7 +68,7 @@ class Translations(litserve.LitAPI):
             self.source, compute_type="float32", intra_threads=self.threads, inter_threads=1
         )
 
-    def decode_request(self, request: dict[str, Any], **_: Any) -> list[str]:
+    def decode_request(self, request: dict, **_: Any) -> list[str]:
         return request["tokens"]
 
     def predict(self, sources: list[list[str]], **_: Any) -> Any:

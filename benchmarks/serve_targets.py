@@ -192,19 +192,23 @@ def vllm(python: str, folder: Path) -> contextlib.AbstractContextManager:
 
 def with_words(folder: Path, out: Path) -> Path:
     """The model with a tokenizer of the words t0, t1, … for its ids, and without an end of sequence."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     out.mkdir()
     (out / "model.safetensors").symlink_to(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text()) | {"eos_token_id": None, "bos_token_id": None}
     (out / "config.json").write_text(json.dumps(config))
     (out / "generation_config.json").write_text(json.dumps({"do_sample": False}))
+    save_words(out)
+    return out
+
+
+def save_words(folder: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     found = Tokenizer(models.WordLevel({f"t{token}": token for token in range(VOCAB)}, unk_token="t0"))
     found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    PreTrainedTokenizerFast(tokenizer_object=found, unk_token="t0", chat_template=template).save_pretrained(out)
-    return out
+    PreTrainedTokenizerFast(tokenizer_object=found, unk_token="t0", chat_template=template).save_pretrained(folder)
 
 
 def exists(python: str | None, program: str) -> bool:

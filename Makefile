@@ -44,9 +44,9 @@ PYTEST := $(RUN) -m pytest -n 2 --dist worksteal -q
 # Tracing slows tests, so that coverage is measured of the core by its own tests only; `make coverage` measures all.
 UNITS := layers models preprocess
 
-test: install  ## every test but those marked slow, on two processes; prints the line coverage of the core's own tests
+test: install  ## every test but the slow ones and those on real data, on two processes; prints the line coverage of the core's own tests
 	@$(RUN) -c 'import headway.engine.interpreter'  # compiles its kernels, once for both processes
-	$(PYTEST) -m "not slow" --durations=10 $(addprefix --ignore=tests/,$(UNITS))
+	$(PYTEST) -m "not slow" --durations=10 $(addprefix --ignore=tests/,$(UNITS) real)
 	$(PYTEST) -m "not slow" $(addprefix tests/,$(UNITS)) $(addprefix --cov=headway.,$(UNITS)) --cov-report=
 	@$(RUN) -m coverage report --format=total --include='*/headway/layers/*,*/headway/models/*,*/headway/preprocess/*' | sed 's/.*/line coverage of $(UNITS) by their own tests: &%/'
 

@@ -139,6 +139,7 @@ def test_verify_resume_finds_a_sound_run_exact(data: Path, tmp_path: Path) -> No
     assert compare(tmp_path / "whole", tmp_path / "killed")["model file"] is not None
 
 
+@pytest.mark.slow
 def test_verify_resume_notices_what_is_not_saved(data: Path, tmp_path: Path) -> None:
     plan = make_plan("classify", data, steps=8, settings={**SMALL, "model.dropout": 0.2, "save_every": 2})
     verified = verify_resume(plan, tmp_path, kills=2, seed=3, train_or_resume=resume_with_new_dropout)

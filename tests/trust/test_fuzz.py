@@ -93,6 +93,7 @@ def test_the_same_seed_makes_the_same_inputs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_runner_counts(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fuzz.run", "--inputs", "300", "--seed", "1", "--only", "config", "modules.json"]
     tests = str(Path(__file__).resolve().parents[1])

@@ -76,6 +76,7 @@ def test_a_line_of_200_megabytes_within_the_cap(tmp_path: Path) -> None:
     assert megabytes < CAP
 
 
+@pytest.mark.slow
 def test_a_gigabyte_in_a_megabyte_within_the_cap(tmp_path: Path) -> None:
     line = {"txt": "word " * 8000, "tsv": "word " * 8000 + "\tx"}
     line["jsonl"] = json.dumps({"words": ["word"] * 4000, "tags": ["O"] * 4000})

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -208,7 +208,7 @@ class BidirectionalStack(nn.Module):
             before = None if states is None else states[index :: self.config.layers]
             dropping = self.training and self.config.dropout
             inputs = [drop(stream, self.config.dropout) for stream in streams] if dropping else streams
-            done = run_layers(layers, inputs, lengths=lengths, states=before)
+            done = run_layers(cast(Sequence[ProjectedLSTM], layers), inputs, lengths=lengths, states=before)
             residual = index and self.config.residual
             streams = [out + stream if residual else out for (out, _), stream in zip(done, streams, strict=True)]
             found.append([streams[0], streams[1].gather(1, reverse)])

@@ -94,8 +94,8 @@ class ContextVectors(Vectors):
 
     def config(self, size: Size, recipe: Recipe) -> BiLMConfig:
         """A small ELMo. As published, its LSTMs are eight times as wide as what they are projected to, and most filters
-        read six or seven characters. Of the published ones a large one has four filters for each number of a word's
-        vector and a small one 16: with fewer, words that are spelled alike have vectors that are alike."""
+        read six or seven characters. The published models have four (large) to 16 (small) filters for each number of a
+        word's vector."""
         width = size.width // 2
         filters = tuple(FilterConfig(n, max(1, int(FILTERS * width * share))) for n, share in enumerate(SHARES, 1))
         embedding = CharacterConfig(width, CHARACTERS, 16, filters, longest=LONGEST_WORD, dropout=size.dropout)

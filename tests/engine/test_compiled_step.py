@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from headway.engine import prepare, release, unsupported_reason
+from headway.engine.decoding import MAX_TOKENS
 from headway.engine.step import FastStep
 from headway.families import find
 from headway.families.family import Keys
@@ -221,3 +222,24 @@ def test_without_numba_and_after_release(monkeypatch: pytest.MonkeyPatch) -> Non
     assert generated(prepare(model)) == plain and "numba" in str(unsupported_reason(model))
     release(model)
     assert "step" not in vars(model) and generated(model) == plain
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(("rows", "length", "compiled"), [(1, 60, True), (2, 30, True), (2, 40, None), (2, 60, False)])
+@torch.no_grad()
+def test_prompts_are_read_by_compiled_code_once_there_is_some(
+    name: str, rows: int, length: int, compiled: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 64 tokens; more of them as long as the model is wider than the row is long (None: all but one are)."""
+    model = random_model(CONFIGS[name])
+    ids = torch.randint(VOCAB, (rows, length))
+    first, second = model.new_cache(rows), model.new_cache(rows)
+    expected, after = model.step(ids, first), model.step(ids[:, :1], first)
+    prepare(model)
+    model.step(torch.randint(VOCAB, (2, 1)), prefilled(model))
+    calls, step = [], model.step._compiled.step
+    monkeypatch.setattr(model.step._compiled, "max_tokens", MAX_TOKENS)  # not what this machine measures
+    monkeypatch.setattr(model.step._compiled, "step", lambda *args, **more: calls.append(1) or step(*args, **more))
+    torch.testing.assert_close(model.step(ids, second), expected, atol=2e-4, rtol=1e-4)
+    assert len(calls) == (name != "unusual" if compiled is None else compiled)
+    torch.testing.assert_close(model.step(ids[:, :1], second), after, atol=2e-4, rtol=1e-4)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from support.searches import Counted, steps_until_idle
 
+from headway import engine
 from headway.errors import HeadwayError, InputError
 from headway.generation import GenerationSettings, Session, generate
 
@@ -103,3 +104,33 @@ def test_wrong_requests_change_nothing(llama):
     with pytest.raises(InputError, match="takes no source"):
         session.add([1], GREEDY, source=[1])
     assert session.idle and session.step() == []
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("all_abandoned", [True, False])
+def test_a_pass_that_nobody_waits_for_ends_between_two_layers(llama, fast, all_abandoned):
+    model = copy.deepcopy(llama.model)
+    if fast:
+        engine.prepare(model)
+    session, prompts = Session(model), [list(range(3, 23)), list(range(4, 24))]
+    ids = [session.add(prompt, GREEDY) for prompt in prompts]
+    requests = [session._requests[id] for id in ids]
+    reached = []
+
+    def leave(*_):
+        reached.append("first")
+        for request in requests if all_abandoned else requests[:1]:
+            request.abandoned = True
+
+    first, last = model.stack.blocks[0].register_forward_hook(leave), model.stack.blocks[-1]
+    with first, last.feedforward.register_forward_hook(lambda *_: reached.append("last")):
+        events = session.step()
+    assert reached == (["first"] if all_abandoned else ["first", "last"])
+    assert bool(events) is not all_abandoned
+    for id in ids if all_abandoned else ids[:1]:
+        session.cancel(id)
+    assert session.idle is all_abandoned
+    if not all_abandoned:
+        rest = [event for events in steps_until_idle(session) for event in events]
+        got = [event.token for event in [*events, *rest] if event.id == ids[1]]
+        assert got == generate(model, [prompts[1]], GREEDY)[0][0].ids

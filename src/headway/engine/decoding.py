@@ -17,7 +17,8 @@ from headway.layers.linear import Linear
 from headway.layers.positions import LearnedPositions, SinusoidalPositions, positions_of
 from headway.models.decoder import Decoder
 
-MAX_TOKENS = 64  # in one step
+MAX_TOKENS = 256  # in one step
+FEW_TOKENS = 64  # for which the products with the weights take most of the time, however long the past is
 
 
 class CompiledStep:
@@ -40,6 +41,12 @@ class CompiledStep:
     def is_stale(self) -> bool:
         """Whether the model's tensors have moved, or the number of threads has changed."""
         return self.pool is not thread_pool() or self.addresses != tensor_addresses(self.decoder)
+
+    def takes(self, ids: Tensor, cache: KeyValueCache) -> bool:
+        """Whether this is faster than torch: its attention is from about as many keys on as the model is wide."""
+        keys = max(cache.lengths) + ids.shape[1]
+        few = ids.numel() <= FEW_TOKENS or keys <= self.decoder.config.stack.block.width
+        return ids.numel() <= self.max_tokens and few
 
     def step(self, ids: Tensor, cache: KeyValueCache, *, every: bool) -> Tensor:
         """The logits after each row's last new token (rows, vocab), or after every one (rows, new, vocab)."""

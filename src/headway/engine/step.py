@@ -1,7 +1,8 @@
 """A compiled replacement for the `step` method of one decoder. It returns the same logits and writes to the same cache.
 
-It calls the plain method for prefill, large batches, gradients, another device, and whenever a forward hook is
-registered. Compiled code is loaded at the first step after prefill, so it does not delay the first token.
+It calls the plain method for long prompts, large batches, gradients, another device, and whenever a forward hook is
+registered. Compiled code is loaded at the first step after a prompt, so it does not delay the first token; from then on
+it reads short prompts too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FastStep:
         self.reason = None if can_compile() else "numba is not installed (pip install headway[fast])"
         self._lock = threading.Lock()
         self._compiled: CompiledStep | None = None
-        self._cache: weakref.ref[KeyValueCache] | None = None  # of the previous step
+        self._caches: weakref.WeakSet[KeyValueCache] = weakref.WeakSet()  # of earlier steps
         self._hooks: list[dict[int, Any]] = []
         self._memory: Tensor | None = None  # where the weights were moved to
         self._halves = HalfCopies(())
@@ -56,7 +57,7 @@ class FastStep:
             if lengths is None and self._applies(ids, cache):
                 self._refresh(cache)
                 compiled = self._compiled
-                if compiled is not None and ids.numel() <= compiled.max_tokens and not any(self._hooks):
+                if compiled is not None and compiled.takes(ids, cache) and not any(self._hooks):
                     return compiled.step(ids, cache, every=every)
         if not every and prefill.applies(self.decoder, ids, lengths):
             return prefill.prefill(self.decoder, ids, cache, lengths)
@@ -65,7 +66,8 @@ class FastStep:
     def _applies(self, ids: Tensor, cache: KeyValueCache) -> bool:
         return (
             self.reason is None
-            and min(cache.lengths, default=0) > 0
+            and (self._compiled is not None or min(cache.lengths, default=0) > 0)
+            and len(cache) > 0
             and ids.device.type == "cpu"
             and not torch.is_grad_enabled()
             and (self.decoder.config.stack.block.cross is None or cache.cross[0].columns > 0)
@@ -73,13 +75,13 @@ class FastStep:
 
     def _refresh(self, cache: KeyValueCache) -> None:
         """Compiles, or checks that what is compiled still fits the model: once per cache, not at every token."""
-        if self._cache is not None and self._cache() is cache:
+        if cache in self._caches:
             return
         log_compilation()
         from headway.engine.decoding import CompiledStep
         from headway.engine.lowering import UnsupportedModelError, lower
 
-        self._cache = weakref.ref(cache)
+        self._caches.add(cache)
         self._hooks = [
             hooks for part in self.decoder.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)
         ]

@@ -34,6 +34,10 @@ class Prefixes(Protocol):
         """Stores keys and values of `ids`, which are the first tokens of a row."""
 
 
+class AbandonedError(Exception):
+    """Nobody waits for any row of a forward pass."""
+
+
 class Entry:
     """Rows of one request to be prefilled: its prompt, which all its answers or beams continue; or, after the context
     overflowed, what is still visible of each row."""
@@ -92,7 +96,7 @@ class Job:
         rows = self.rows
         if self.position < self.shared:
             end = min(self.position + columns, self.shared)
-            model.step(torch.tensor([rows[0][self.position : end]], device=device), self.cache)
+            self._step(model, torch.tensor([rows[0][self.position : end]], device=device))
             self.position = end
             if end == self.shared:
                 self.cache.select([0] * len(rows))
@@ -104,12 +108,24 @@ class Job:
             left, width = [row[:columns] for row in left], columns
         ids, _ = padded(left, device=device)
         with attention or nullcontext():
-            logits = model.step(ids, self.cache, lengths=lengths if ragged else None)
+            logits = self._step(model, ids, lengths=lengths if ragged else None)
         self.position += width
         if not ragged and self.position < len(rows[0]):
             return None
         self.attention = None if attention is None else attention.weights
         return logits.float()
+
+    def _step(self, model: Any, ids: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
+        """A forward pass that looks before each layer whether anyone still waits for it."""
+        self.cache.before_layer = self._check
+        try:
+            return model.step(ids, self.cache, lengths=lengths)
+        finally:
+            self.cache.before_layer = None
+
+    def _check(self) -> None:
+        if all(entry.request.abandoned for entry in self.entries):
+            raise AbandonedError
 
 
 class PrefillQueue:
@@ -163,8 +179,10 @@ class PrefillQueue:
                 yield job, result
         for job in self._batches(whole):
             result = self._advance(job, CHUNK, attention)
-            assert result is not None
-            yield job, result
+            if result is None:
+                self._jobs.append(job)
+            else:
+                yield job, result
 
     def _advance(self, job: Job, budget: int, attention: CrossAttention | None) -> Tensor | Exception | None:
         """With an unlimited budget, to the end."""
@@ -179,6 +197,9 @@ class PrefillQueue:
             while result is None and (self.budget is None or job.position == job.shared):
                 result = job.advance(self.model, columns, self.device, wanted)
             return result
+        except AbandonedError:  # the request is about to be cancelled; what its layers hold is not known
+            job.cache, job.position = None, 0
+            return None
         except Exception as error:
             return error
 

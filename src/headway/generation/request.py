@@ -36,6 +36,9 @@ class Request:
     seed: int
     window: int | None  # tokens that a row may have before it is shortened (overflow "window")
     unfinished: int = 0  # answers
+    abandoned: bool = (
+        False  # set by any thread: the pass that reads the prompt ends early; `Session.cancel` must follow
+    )
 
     @property
     def capacity(self) -> int:

@@ -7,7 +7,7 @@ zero or left over from longer rows; masks keep them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -159,12 +159,15 @@ class KeyValueCache:
         self.memory: Tensor | None = None  # the encoder's output (row, source, width)
         self.memory_padding_mask: Tensor | None = None  # (row, source)
         self.memory_positions: Tensor | None = None  # added to the inputs of the cross-attention's keys
+        self.before_layer: Callable[[], None] | None = None  # called before each layer of a step, which it may end
         self._sources = list(range(rows))  # rows with equal numbers have the same source
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def block(self, layer: int) -> BlockCache:
+        if self.before_layer is not None:
+            self.before_layer()
         return BlockCache(self.layers[layer], self.cross[layer])
 
     def advance(self, lengths: Sequence[int]) -> None:

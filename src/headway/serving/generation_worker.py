@@ -40,6 +40,9 @@ class GenerationTicket(Ticket):
         self.alone = False  # whether it is generated again, alone
         self.last = self.arrived  # when the newest token came
 
+    def abandon(self) -> None:
+        self.request.abandoned = True
+
 
 class ScoreTicket(Ticket):
     """Result: for each token but the first, (log-probability, the most probable tokens)."""

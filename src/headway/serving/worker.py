@@ -50,6 +50,9 @@ class Ticket:
         error = ApiError(504, f"the answer took longer than the limit of {seconds:g} s")
         return self._loop.call_later(seconds, self._put, [error])
 
+    def abandon(self) -> None:
+        """Called when it is about to be dropped, while the thread may be at work on it."""
+
     async def next(self) -> Any:
         """The next result, or END; raises the ApiError that ended the request."""
         result = await self._results.get()
@@ -105,7 +108,8 @@ class Worker(ABC):
             self._condition.notify()
 
     def cancel(self, ticket: Ticket) -> None:
-        """Frees what the ticket holds, between two forward passes. A finished ticket is left as it is."""
+        """Frees what the ticket holds, after the forward pass that runs; a pass that reads only its prompt ends early.
+        A finished ticket is left as it is."""
         with self._condition:
             ticket.cancelled = True
             if self._waiting.remove(ticket):
@@ -113,6 +117,7 @@ class Worker(ABC):
                 self.metrics.finished("cancelled")
             elif ticket in self._active:
                 self._cancelled.append(ticket)
+                ticket.abandon()
                 self._condition.notify()
 
     @property

@@ -43,6 +43,7 @@ def test_every_task_of_the_loop_has_an_estimate(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the growth of a process is read from Linux")
+@pytest.mark.slow
 def test_memory_is_what_a_process_grows_by() -> None:
     cases = [
         {"name": "generate", "rows": 50, "batch": 24, "options": {"context": 256}},

@@ -45,6 +45,7 @@ USE = [  # sampling, beam search over inputs sorted by length, and classificatio
 REFUSED = ["run", "decoder", "--file", "long.txt", "--max-new-tokens", "6"]
 
 
+@pytest.mark.slow  # a minute; test_distributed.py and test_fsdp.py train on two ranks in every run
 def test_two_ranks_do_what_one_does(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -18,7 +18,14 @@ print(json.dumps(sorted(sys.modules)))
 HEAVY = ("torchmetrics", "sacrebleu", "matplotlib", "transformers", "datasets", "pandas", "fastapi")
 
 
-@pytest.mark.parametrize("name", ["language_model", "translator", "embedder"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "language_model",
+        pytest.param("translator", marks=pytest.mark.slow),
+        pytest.param("embedder", marks=pytest.mark.slow),
+    ],
+)
 def test_run_imports_nothing_of_training(name: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(name)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), "a text"], capture_output=True, text=True)

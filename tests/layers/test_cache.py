@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.layers.cache import KeyValueCache, LayerCache
+from headway.layers.cache import KeyValueCache, LayerCache, fills_gaps
 from headway.layers.positions import positions_of
 
 CPU = torch.device("cpu")
@@ -111,3 +111,41 @@ def test_forgetting() -> None:
     assert cache.lengths == [4, 5] and cache.layers[1].columns == 5
     with pytest.raises(ValueError, match="zip"):
         cache.truncate([1])
+
+
+def test_rows_that_leave_and_join_move_no_others() -> None:
+    """The last rows take the places of those that left, and new ones the space behind; nothing of a row that left is
+    seen again, though its numbers were NaN."""
+    cache, names = KeyValueCache(1, rows=0), list[int]()
+
+    def join(count: int, length: int, first: int) -> None:
+        new = KeyValueCache(1, rows=count)
+        columns = torch.arange(first, first + count).float()[:, None, None, None].expand(count, 2, length, 4)
+        feed(new, columns, [length] * count)
+        cache.append_rows(new)
+        names.extend(range(first, first + count))
+
+    def leave(rows: list[int]) -> None:
+        cache.select(rows)
+        names[:] = [names[row] for row in rows]
+
+    join(4, 6, 1)
+    join(2, 3, 5)  # makes room for more
+    buffer = cache.layers[0]._keys
+    assert buffer is not None
+    buffer[1], buffer[3] = torch.nan, torch.nan
+    leave([0, 5, 2, 4])
+    assert cache.layers[0]._keys is buffer and len(cache.layers[0].keys) == 4
+    join(2, 5, 7)
+    assert cache.layers[0]._keys is buffer, "there was room"
+    assert cache.lengths == [6, 3, 6, 3, 5, 5] and names == [1, 6, 3, 5, 7, 8]
+    for row, (name, length) in enumerate(zip(names, cache.lengths, strict=True)):
+        assert torch.equal(cache.layers[0].keys[row, :, :length], torch.full((2, length, 4), float(name)))
+    assert not buffer[:6].isnan().any()
+    leave([5, 0])  # places change: rows are copied
+    assert torch.equal(cache.layers[0].keys[:, 0, 0, 0], torch.tensor([8.0, 1.0]))
+
+
+@pytest.mark.parametrize(("rows", "fills"), [([0, 3, 2], True), ([0, 1], True), ([1, 0], False), ([0, 2, 2], False)])
+def test_fills_gaps(rows: list[int], fills: bool) -> None:
+    assert fills_gaps(rows) is fills

@@ -271,3 +271,23 @@ def test_a_fault_in_a_batch_of_predictions_fails_one_request(embedder: Path) -> 
         cut = server.post("/embed", {"inputs": "hello " * 500, "truncate": True})
         assert cut.status == 200
         assert 'headway_cut_inputs_total{model="embedder"} 1.0' in server.get("/metrics").body.decode()
+
+
+def test_clients_whose_answers_ended_together_are_waited_for_a_moment(language_model: Path) -> None:
+    with running(language_model) as server:
+        mine = worker(server)
+        assert server.post(TEXT, body(max_tokens=2)).status == 200
+        assert mine._ended == 1, "a single client is not waited for"
+        mine._ended, mine._ended_at = 2, time.monotonic() + 5
+        first = send(server, body(max_tokens=2))
+        until(lambda: mine.counts == (0, 1))
+        time.sleep(0.1)
+        assert mine.counts == (0, 1), "it waits for the second"
+        second = send(server, body(max_tokens=2))
+        for client in (first, second):
+            with client:
+                assert client.recv(12) == b"HTTP/1.1 200"
+        mine._ended, mine._ended_at = 2, time.monotonic() - 1
+        asked = time.monotonic()
+        assert server.post(TEXT, body(max_tokens=2)).status == 200
+        assert time.monotonic() - asked < 3, "not for longer than the moment"

@@ -124,6 +124,7 @@ def test_a_model_written_in_place_is_found_half_written(tmp_path, monkeypatch):
             real_runs.killed_in_the_final_save(random.Random(round_), tmp_path / str(round_))
 
 
+@pytest.mark.slow
 def test_progress_that_is_not_checked_is_continued_wrongly(tmp_path, monkeypatch):
     monkeypatch.setattr(store_writer, "_truncate_files", lambda folder, index: True)
     monkeypatch.setattr(store_writer, "is_intact", lambda folder, index: True)
@@ -217,16 +218,19 @@ def test_without_halving_the_run_dies(tmp_path, monkeypatch):
     fails(runs.out_of_memory, tmp_path, match="where smaller micro-batches do not help")
 
 
+@pytest.mark.slow
 def test_with_rank_0s_random_state_for_all_resuming_is_not_exact(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "all_gather", lambda self, value: [self.broadcast(value)] * self.size)
     fails(ranks.rank_killed, tmp_path, match="values differ", rounds=2)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_depends_on_the_number_of_ranks_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(step.Stepper, "_weight", lambda self, count: self.factor / count)
     fails(ranks.ranks_changed, tmp_path, match="norm differs")
 
 
+@pytest.mark.slow
 def test_without_the_saved_split_ranks_run_out_of_memory_again(tmp_path, monkeypatch):
     monkeypatch.setattr(step.Stepper, "load_saved_split", lambda self: [])
     fails(ranks.rank_out_of_memory, tmp_path, match="it did not continue")

@@ -36,7 +36,7 @@ def attend(
     query = floats(q, size)
     key = begin
     while key + 4 <= end and steps * LANES == size:
-        tiles.KEYS(keys + key * row, row, q, row, steps, 1, 0, 0, 0, scores + 4 * key, 0)
+        tiles.KEYS(keys + key * row, row, q, row, steps, 1, 0, 0, 0, scores + 4 * key, 0, 0, 0)
         key += 4
     while key < end:
         one, score = floats(keys + key * row, size), np.float32(0)

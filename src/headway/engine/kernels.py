@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headway.engine import tiles
-from headway.engine.llvm import LANES
+from headway.engine.llvm import CACHE_LINE, LANES
 from headway.engine.scalars import FAST, HALF, ONE, bits_to_float, exp, floats, int8s, int16s, njit, round_to_int16
 from headway.engine.tiles import STEP
 
@@ -57,24 +57,27 @@ def _tail_int8(w: int, x: int, begin: int, end: int, scale: int, factor: int) ->
 
 def _panel(tile: Any, edge: Any, *, rows: int, tokens: int) -> Any:
     """A kernel for the rows [first, last) and the tokens [start, stop), `tokens` at a time: `rows` rows at a time with
-    `tile`, the rest one by one with `edge`."""
+    `tile`, the rest one by one with `edge`. While rows are multiplied with all tokens, the next rows are prefetched, an
+    equal part for each tile: memory is then read all the time, not only for the first tokens."""
 
     @inlined
     def panel(
         w: int, w_stride: int, x: int, x_stride: int, steps: int, groups: int, scale: int, s_stride: int, factors: int,
         y: int, y_stride: int, first: int, last: int, start: int, stop: int
     ) -> None:  # fmt: skip
-        tiled = first + (last - first) // rows * rows
+        tiled, passes = first + (last - first) // rows * rows, max(1, (stop - start) // tokens)
+        part, pace = w_stride // passes, CACHE_LINE // passes
         for row in range(first, tiled, rows):
-            at, scales = w + row * w_stride, scale + row * s_stride
+            at, scales, ahead = w + row * w_stride, scale + row * s_stride, rows * w_stride
             for t in range(start, stop, tokens):
                 here, factor, out = x + t * x_stride, factors + 4 * t, y + t * y_stride + 4 * row
-                tile(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride)
+                tile(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride, ahead, pace)
+                ahead += part
         for row in range(tiled, last):
             at, scales = w + row * w_stride, scale + row * s_stride
             for t in range(start, stop, tokens):
                 here, factor, out = x + t * x_stride, factors + 4 * t, y + t * y_stride + 4 * row
-                edge(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride)
+                edge(at, w_stride, here, x_stride, steps, groups, scales, s_stride, factor, out, y_stride, 0, 0)
 
     return panel
 

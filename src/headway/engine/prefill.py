@@ -47,7 +47,7 @@ class WrittenCache(LayerCache):
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__()
-        self._keys, self._values, self.columns = keys, values, keys.shape[2]
+        self._keys, self._values, self.rows, self.columns = keys, values, len(keys), keys.shape[2]
 
     def append(self, keys: Tensor, values: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
         return self.keys, self.values

@@ -6,9 +6,11 @@ Weights are float32, float16, bfloat16, or int8 with one scale per group; for in
 pairs of products are accumulated exactly in int32 (one instruction per pair). Every tile takes addresses and sizes, all
 int64:
 
-    (weights, row stride, tokens, token stride, steps, groups, scales, scale stride, token scales, out, out stride)
+    (weights, row stride, tokens, token stride, steps, groups, scales, scale stride, token scales, out, out stride,
+     ahead, pace)
 
-with strides in bytes, and writes float32 dot products out[token, row]; for int8, times the scale of the token.
+with strides in bytes, and writes float32 dot products out[token, row]; for int8, times the scale of the token. A tile
+of several float rows prefetches what is `ahead` bytes further, `pace` bytes for each 64 of its own that it reads.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from headway.engine.llvm import (
 )
 
 STEP = 16  # products in one step of an int8 tile
-SIGNATURE = types.void(*[types.int64] * 11)
+SIGNATURE = types.void(*[types.int64] * 13)
 
 
 def float32_at(builder: Builder, address: Value) -> Value:
@@ -70,7 +72,7 @@ def as_intrinsic(generate: Callable[[Any, Builder, Any, Any], Value]) -> Any:
     @intrinsic
     def tile(
         context: Any, w: Any, w_stride: Any, x: Any, x_stride: Any, steps: Any, groups: Any, scale: Any, s_stride: Any,
-        token_scales: Any, out: Any, out_stride: Any
+        token_scales: Any, out: Any, out_stride: Any, ahead: Any, pace: Any
     ) -> Any:  # fmt: skip
         return SIGNATURE, generate
 
@@ -81,7 +83,7 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
     """A step is 8 products; groups and scales are ignored."""
 
     def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-        w, w_stride, x, x_stride, steps, _, _, _, _, out, out_stride = args
+        w, w_stride, x, x_stride, steps, _, _, _, _, out, out_stride, ahead, pace = args
         weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
         inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
 
@@ -95,13 +97,16 @@ def float_tile(read: Callable[[Builder, Value], Value], *, size: int, rows: int,
 
         def unrolled(iteration: Value, sums: Sequence[Value]) -> list[Value]:
             first = builder.mul(iteration, const_i64(unroll))
-            prefetch_lines(builder, weights, first, LANES * size, unroll, distance)
+            if rows == 1:
+                prefetch_lines(builder, weights, first, LANES * size, unroll, const_i64(PREFETCH_BYTES))
+            elif LANES * size * unroll >= CACHE_LINE:
+                for weight in weights:
+                    prefetch(builder, builder.add(builder.add(weight, ahead), builder.mul(iteration, pace)))
             sets = [sums[i : i + count] for i in range(0, len(sums), count)]
             for i in range(unroll):
                 sets[i % len(sets)] = product(builder.add(first, const_i64(i)), sets[i % len(sets)])
             return [value for selected in sets for value in selected]
 
-        distance = const_i64(PREFETCH_BYTES) if rows == 1 else builder.mul(w_stride, const_i64(rows))
         count = rows * tokens
         chains = min(unroll, max(1, LANES // count))  # accumulators per sum, to hide the latency of fma
         zeros = [ir.Constant(vector(F32, LANES), [0.0] * LANES)] * (count * chains)
@@ -124,7 +129,7 @@ def int8_tile(*, rows: int, tokens: int, unroll: int, group_steps: int = 0) -> A
     group is unrolled, and rows are processed one after the other so that all accumulators fit in registers."""
 
     def generate(context: Any, builder: Builder, signature: Any, args: Any) -> Value:
-        w, w_stride, x, x_stride, steps, groups, scale, s_stride, token_scales, out, out_stride = args
+        w, w_stride, x, x_stride, steps, groups, scale, s_stride, token_scales, out, out_stride, _, _ = args
         weights = [builder.add(w, builder.mul(w_stride, const_i64(row))) for row in range(rows)]
         inputs = [builder.add(x, builder.mul(x_stride, const_i64(token))) for token in range(tokens)]
         scales = [builder.add(scale, builder.mul(s_stride, const_i64(row))) for row in range(rows)]
@@ -192,7 +197,7 @@ def int8_tile(*, rows: int, tokens: int, unroll: int, group_steps: int = 0) -> A
 def prefetch_lines(
     builder: Builder, rows: Sequence[Value], first: Value, step: int, steps: int, distance: Value
 ) -> None:
-    """Prefetches what is read later: `distance` bytes ahead, or in the next rows."""
+    """Prefetches what is read later: `distance` bytes ahead."""
     if step * steps >= CACHE_LINE:
         for row in rows:
             here = builder.add(builder.add(row, distance), builder.mul(first, const_i64(step)))
@@ -248,7 +253,7 @@ class TileSet(NamedTuple):
     single: Any  # (1, 1)
     gemv: Any  # (gemv_rows, 1)
     single_row: Any  # (1, 4)
-    streamed: Any  # (streamed_rows, 4), for rows read from memory; prefetches the next rows
+    streamed: Any  # (streamed_rows, 4), for rows read from memory
     cached: Any  # (cached_rows, 4), for rows that are in the cache
     gemv_rows: int
     streamed_rows: int

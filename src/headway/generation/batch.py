@@ -141,14 +141,13 @@ class Batch:
 
     def settle(self, leaving: Collection[Unit]) -> None:
         """Removes the rows of `leaving`, and gives the others the order that the beams chose."""
-        kept, rows, tokens, row = list[Unit](), list[int](), list[int](), 0
+        kept, rows, row = list[Unit](), list[int](), 0
         for unit in self.units:
             if unit not in leaving:
                 kept.append(unit)
                 rows += [row + parent for parent in unit.parents]
-                tokens += unit.tokens
             row += unit.rows
-        self._set_rows(kept, rows, tokens)
+        self._set_rows(kept, rows)
 
     def remove(self, request: Request) -> None:
         """Removes the rows of a request between two steps."""
@@ -160,18 +159,27 @@ class Batch:
             row += unit.rows
         if len(kept) < len(self.units):
             self._end_lookup()
-            self.logits = None if self.logits is None else self.logits[rows]
-            self._set_rows(kept, rows, [token for unit in kept for token in unit.tokens])
+            logits = self.logits
+            rows = self._set_rows(kept, rows)
+            self.logits = None if logits is None else logits[rows]
 
-    def _set_rows(self, units: list[Unit], rows: list[int], tokens: list[int]) -> None:
+    def _set_rows(self, units: list[Unit], rows: list[int]) -> list[int]:
+        """Keeps these units with their rows. Where each has one row, the last ones take the places of those that
+        left, so that the cache moves few; returns the rows in their new order."""
         if not units:
             self.clear()
-            return
+            return []
+        if len(rows) == len(units) < len(self.cache):
+            behind = [place for place, row in enumerate(rows) if row >= len(rows)]
+            at = {row: place for place, row in enumerate(rows)}
+            order = [at[place] if place in at else behind.pop() for place in range(len(rows))]
+            units, rows = [units[place] for place in order], [rows[place] for place in order]
         if rows != list(range(len(self.cache))):  # else nothing is copied
             self.cache.select(rows)
         if len(units) < len(self.units):
             self._plan = None
-        self.units, self._tokens = units, tokens
+        self.units, self._tokens = units, [token for unit in units for token in unit.tokens]
+        return rows
 
     def rows(self) -> Iterable[tuple[int, Unit]]:
         """The units with their first rows."""

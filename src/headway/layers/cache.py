@@ -18,9 +18,11 @@ from headway.layers.positions import Positions
 
 
 class LayerCache:
-    """Keys and values of one attention layer: buffers of (row, kv_head, column, d)."""
+    """Keys and values of one attention layer: buffers of (row, kv_head, column, d), which may have rows and columns that
+    are not in use."""
 
     def __init__(self, capacity: int = 0):
+        self.rows = 0  # in use
         self.columns = 0  # in use: the length of the longest row
         self.capacity = capacity
         self._keys: Tensor | None = None
@@ -29,12 +31,12 @@ class LayerCache:
     @property
     def keys(self) -> Tensor:
         assert self._keys is not None
-        return self._keys[:, :, : self.columns]
+        return self._keys[: self.rows, :, : self.columns]
 
     @property
     def values(self) -> Tensor:
         assert self._values is not None
-        return self._values[:, :, : self.columns]
+        return self._values[: self.rows, :, : self.columns]
 
     def append(self, keys: Tensor, values: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
         """Writes the new columns, (row, kv_head, new, d), and returns everything so far. Without `positions` they go
@@ -58,13 +60,24 @@ class LayerCache:
             size = max(end, self.capacity, 2 * self.columns)
             self._keys = _resized(self._keys, keys, size, self.columns)
             self._values = _resized(self._values, values, size, self.columns)
-        return self._keys, self._values
+        self.rows = len(keys)
+        return self._keys[: self.rows], self._values[: self.rows]
 
     def select(self, rows: Tensor, *, ragged: bool = False) -> None:
         """`ragged`: the rows have different lengths, so that columns behind a row's length may be in use."""
         if self._keys is not None and self._values is not None:
             self._keys = self._chosen(self._keys, rows, ragged)
             self._values = self._chosen(self._values, rows, ragged)
+            self.rows = len(rows)
+
+    def fill_gaps(self, rows: Sequence[int]) -> None:
+        """As `select`, of rows that stay where they are or come from behind (see `fills_gaps`): only those are copied,
+        and the space behind is kept for rows that join."""
+        for buffer in (self._keys, self._values):
+            for place, row in enumerate(rows):
+                if row != place and buffer is not None:
+                    buffer[place] = buffer[row]
+        self.rows = len(rows)
 
     def _chosen(self, buffer: Tensor, rows: Tensor, ragged: bool) -> Tensor:
         shape = len(rows), *buffer.shape[1:]
@@ -76,13 +89,17 @@ class LayerCache:
         if other._keys is None or other._values is None:
             return
         if self._keys is None or self._values is None:
-            self._keys, self._values, self.columns = other._keys, other._values, other.columns
+            self._keys, self._values, self.rows, self.columns = other._keys, other._values, other.rows, other.columns
             return
-        columns = max(self.columns, other.columns)
-        size = max(columns, self._keys.shape[2], self.capacity)
-        self._keys = _stacked(self._keys, other._keys, (self.columns, other.columns), size)
-        self._values = _stacked(self._values, other._values, (self.columns, other.columns), size)
-        self.columns = columns
+        columns, rows = max(self.columns, other.columns), self.rows + other.rows
+        room, size = self._keys.shape[0], max(columns, self._keys.shape[2], self.capacity)
+        if rows > room or size > self._keys.shape[2]:
+            room = max(rows, room + room // 2)
+            self._keys, self._values = (_copied(each, room, size) for each in (self.keys, self.values))
+        for mine, theirs in ((self._keys, other.keys), (self._values, other.values)):
+            mine[self.rows : rows, :, : other.columns] = theirs
+            mine[self.rows : rows, :, other.columns :] = 0
+        self.rows, self.columns = rows, columns
 
     def truncate(self, columns: int) -> None:
         self.columns = min(self.columns, columns)
@@ -108,22 +125,27 @@ class SharedCache(LayerCache):
     def append(self, keys: Tensor, values: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
         if self.inner is not None:
             keys, values = self.inner.append(keys, values, self.positions)
-        self._keys, self._values, self.columns = keys, values, keys.shape[2]
+        self._keys, self._values, self.rows, self.columns = keys, values, len(keys), keys.shape[2]
         return keys, values
 
 
 def _resized(buffer: Tensor | None, like: Tensor, size: int, used: int) -> Tensor:
     out = like.new_zeros(*like.shape[:2], size, like.shape[3])
     if buffer is not None:
-        out[:, :, :used] = buffer[:, :, :used]
+        out[:, :, :used] = buffer[: len(out), :, :used]
     return out
 
 
-def _stacked(first: Tensor, second: Tensor, used: tuple[int, int], size: int) -> Tensor:
-    out = first.new_zeros(len(first) + len(second), first.shape[1], size, first.shape[3])
-    out[: len(first), :, : used[0]] = first[:, :, : used[0]]
-    out[len(first) :, :, : used[1]] = second[:, :, : used[1]]
+def _copied(used: Tensor, rows: int, columns: int) -> Tensor:
+    """A buffer that begins with these rows and columns."""
+    out = used.new_zeros(rows, used.shape[1], columns, used.shape[3])
+    out[: len(used), :, : used.shape[2]] = used
     return out
+
+
+def fills_gaps(rows: Sequence[int]) -> bool:
+    """Whether each row stays in its place or comes from behind the last place."""
+    return all(row == place or row >= len(rows) for place, row in enumerate(rows)) and len(set(rows)) == len(rows)
 
 
 class BlockCache(NamedTuple):
@@ -184,7 +206,7 @@ class KeyValueCache:
         index = torch.tensor(rows, dtype=torch.long, device=device)
         ragged = len(set(self.lengths)) > 1
         for layer in self.layers:
-            layer.select(index, ragged=ragged)
+            layer.fill_gaps(rows) if fills_gaps(rows) else layer.select(index, ragged=ragged)
         self.lengths = [self.lengths[row] for row in rows]
         self.truncate(self.lengths)
         sources = [self._sources[row] for row in rows]

@@ -156,6 +156,7 @@ class Worker(ABC):
                     self._condition.wait()
                 if self._closed and not (self._waiting or self._active):
                     return
+                self.gather()
                 cancelled, self._cancelled = self._cancelled, []
                 admitted = self._admit()
             try:
@@ -232,6 +233,9 @@ class Worker(ABC):
             self.fail(ticket, error)
 
     # --- what differs
+
+    def gather(self) -> None:
+        """May wait a moment for requests that are better begun together; called with the condition held."""
 
     def admits(self) -> bool:
         """Whether new tickets may be started."""

@@ -18,8 +18,8 @@ from headway.layers.positions import Positions
 
 
 class LayerCache:
-    """Keys and values of one attention layer: buffers of (row, kv_head, column, d), which may have rows and columns that
-    are not in use."""
+    """Keys and values of one attention layer: buffers of (row, kv_head, column, d), with rows and columns that are not
+    in use."""
 
     def __init__(self, capacity: int = 0):
         self.rows = 0  # in use

@@ -236,6 +236,7 @@ class Worker(ABC):
 
     def gather(self) -> None:
         """May wait a moment for requests that are better begun together; called with the condition held."""
+        return
 
     def admits(self) -> bool:
         """Whether new tickets may be started."""

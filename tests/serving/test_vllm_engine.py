@@ -1,7 +1,9 @@
 """`--engine vllm`: requests are passed on to another program. It is not installed here; in its place stands a program
 of the same command line that serves with Headway, so that what is tested is the way there and back."""
 
+import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import transformers
 from support import untrained
 from support.commands import headway
+from support.scheduling import until
 from support.server import running
 
 from headway.serving.vllm_engine import COMMAND
@@ -72,3 +75,17 @@ def test_without_it_the_command_says_so(llama: Path, tmp_path: Path, monkeypatch
 def test_a_model_that_it_cannot_open_is_refused(vllm: Path, tmp_path: Path) -> None:
     refused = headway("serve", untrained.translator(tmp_path / "own"), "--engine", "vllm", "--port", "0", cwd=tmp_path)
     assert refused.returncode == 2 and "dialect" in refused.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM is a signal of POSIX systems")
+def test_a_server_that_is_ended_while_it_starts_leaves_nothing(vllm: Path, llama: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = "import os, pathlib, time; pathlib.Path({!r}).write_text(str(os.getpid())); time.sleep(60)"
+    vllm.write_text(f"#!{sys.executable}\n" + program.format(str(started)))
+    command = [sys.executable, "-m", "headway", "serve", str(llama), "--engine", "vllm", "--port", "0"]
+    server = subprocess.Popen(command, cwd=tmp_path)
+    until(lambda: started.exists() and bool(started.read_text()), seconds=60)
+    server.terminate()
+    assert server.wait(20) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)

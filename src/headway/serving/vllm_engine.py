@@ -13,10 +13,11 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -99,17 +100,35 @@ class Engine:
             self.process.wait()
 
 
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Until the server handles the signal itself, it is an exception: what was started is then ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Engines:
     """By name; takes the place of the model table."""
 
     def __init__(self, models: Iterable[str], *, limits: Limits, ports: Iterable[int]) -> None:
         self.limits, self._engines = limits, dict[str, Engine]()
         try:
-            for given, port in zip(models, ports, strict=False):
-                name, model = named(given)
-                self._engines[name] = Engine(name, model, port=port)
-            for engine in self._engines.values():
-                engine.wait()
+            with ended_by_sigterm():
+                for given, port in zip(models, ports, strict=False):
+                    name, model = named(given)
+                    self._engines[name] = Engine(name, model, port=port)
+                for engine in self._engines.values():
+                    engine.wait()
         except BaseException:
             self.close()
             raise

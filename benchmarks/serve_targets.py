@@ -112,10 +112,12 @@ def alone(target: Target | None, targets: Sequence[Target]) -> Iterator[None]:
             os.killpg(each.process.pid, signal.SIGCONT)
 
 
-def loaded(target: Target, *, clients: int, requests: int, new: int, stream: bool = False) -> dict[str, Any]:
+def loaded(
+    target: Target, *, clients: int, requests: int, new: int, stream: bool = False, **fields: Any
+) -> dict[str, Any]:
     rng = random.Random(0)
     bodies = [target.body([rng.randrange(3, VOCAB - 1) for _ in range(PROMPT)], new) for _ in range(max(8, clients))]
-    bodies = [body | ({"stream": True} if stream else {}) for body in bodies]
+    bodies = [body | fields | ({"stream": True} if stream else {}) for body in bodies]
     load = Load(target.port, target.path, bodies, clients=clients, requests=requests, stream=stream)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serve_load"], input=json.dumps(load.__dict__), capture_output=True, text=True

@@ -17,7 +17,8 @@ from headway.layers.linear import Linear
 from headway.layers.positions import LearnedPositions, SinusoidalPositions, positions_of
 from headway.models.decoder import Decoder
 
-MAX_TOKENS = 256  # in one step
+MAX_TOKENS = 256  # of all rows in one step …
+MAX_ROW_TOKENS = 128  # … and of one row: torch reads more of it as fast, and can stop between two layers
 FEW_TOKENS = 64  # for which the products with the weights take most of the time, however long the past is
 
 
@@ -44,8 +45,8 @@ class CompiledStep:
 
     def takes(self, ids: Tensor, cache: KeyValueCache) -> bool:
         """Whether this is faster than torch: its attention is from about as many keys on as the model is wide."""
-        keys = max(cache.lengths) + ids.shape[1]
-        few = ids.numel() <= FEW_TOKENS or keys <= self.decoder.config.stack.block.width
+        (_, new), most = ids.shape, self.decoder.config.stack.block.width
+        few = ids.numel() <= FEW_TOKENS or (new <= MAX_ROW_TOKENS and max(cache.lengths) + new <= most)
         return ids.numel() <= self.max_tokens and few
 
     def step(self, ids: Tensor, cache: KeyValueCache, *, every: bool) -> Tensor:

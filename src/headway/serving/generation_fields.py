@@ -88,11 +88,13 @@ class Sampling(Body):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    speculate: bool | None = None  # false: no prompt lookup while it is the only answer
 
     def sampling_options(self) -> dict[str, Any]:
         """Options of GenerationSettings that were given."""
         names = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
-                 "repetition_penalty": "repetition_penalty", "min_tokens": "min_new_tokens"}  # fmt: skip
+                 "repetition_penalty": "repetition_penalty", "min_tokens": "min_new_tokens",
+                 "speculate": "speculate"}  # fmt: skip
         values = {option: getattr(self, name) for name, option in names.items()}
         return {name: value for name, value in values.items() if value is not None}
 

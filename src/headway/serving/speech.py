@@ -87,7 +87,10 @@ async def _form(request: Request) -> tuple[SpeechForm, bytes]:
     try:
         form = await request.form(max_files=1, max_fields=32)
     except HTTPException as error:
-        raise ApiError(400, f"the form cannot be read: {error.detail}") from None
+        wanted = "send multipart/form-data with the fields file and model"
+        raise ApiError(
+            400, f"the body is not a form that can be read ({error.detail}); {wanted}", param="file"
+        ) from None
     try:
         file = form.get("file")
         if not isinstance(file, UploadFile):

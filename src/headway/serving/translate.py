@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
 
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
@@ -86,8 +87,12 @@ def model_for(models: ModelTable, source: str, target: str) -> str:
 async def _body(request: Request) -> TranslateBody:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
-        form = await request.form(max_fields=32)
-        data: Any = {name: value for name, value in form.items() if isinstance(value, str)}
+        try:
+            form = await request.form(max_fields=32)
+        except HTTPException as error:
+            raise ApiError(400, f"the body is not a form that can be read ({error.detail})", param="q") from None
+        given = {name: [value for value in form.getlist(name) if isinstance(value, str)] for name in form}
+        data: Any = {name: values if len(values) > 1 else values[0] for name, values in given.items() if values}
     elif kind == "application/json":
         data = await BoundedRequest(request.scope, request.receive).json()
     else:

@@ -128,19 +128,19 @@ def decode(options: argparse.Namespace) -> Rows:
                 assert all(run["tokens"] == expected for run in each), f"{name}: answers of another length"
                 rates[name, clients] = rate(each)
                 print(f"{name:<15} {clients:>3} clients  {rates[name, clients]:8.1f} tokens/s", flush=True)
-        # Rows of a batch do not speculate, so one client is their measure without prompt lookup: these random weights
-        # repeat themselves, which it makes use of.
+        # Rows of a batch do not speculate; one client does, and these random weights repeat themselves.
         one = rounds(targets[:1], options.repeats, lambda target: loaded(
             target, clients=1, requests=options.requests, new=options.new, speculate=False))  # fmt: skip
-        alone_rate = rate(one[targets[0].name])
-        print(f"{targets[0].name}, 1 client, no prompt lookup: {alone_rate:.1f} tokens/s", flush=True)
+        without_lookup = rate(one[targets[0].name])
+        print(f"{targets[0].name}, 1 client, no prompt lookup: {without_lookup:.1f} tokens/s", flush=True)
         for clients in options.clients:
             for kind in ("fp32", "int8"):
                 peer = rates.get((f"llama.cpp {kind}", clients))
                 if peer:
                     found[f"{kind} {clients} / llama.cpp"] = Row(rates[f"headway {kind}", clients] / peer)
-            if clients > 1:
-                found[f"fp32 {clients} / 1"] = Row(rates["headway fp32", clients] / alone_rate)
+            if clients > 1 and ("headway fp32", 1) in rates:
+                found[f"fp32 {clients} / 1"] = Row(rates["headway fp32", clients] / rates["headway fp32", 1])
+                found[f"fp32 {clients} / 1 without lookup"] = Row(rates["headway fp32", clients] / without_lookup)
             for peer in ("transformers", "vllm"):
                 if (peer, clients) in rates:
                     found[f"fp32 {clients} / {peer}"] = Row(rates["headway fp32", clients] / rates[peer, clients])

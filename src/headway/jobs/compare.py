@@ -52,7 +52,10 @@ WIDTHS = range(16, 2049, 8)
 
 
 # Settings that all models have alike; a plan by the time would choose them for each one.
-ALIKE = ("train.batch", "train.lr", "train.matrix_lr", "train.weight_decay", "train.epochs", "task.context")
+ALIKE = (
+    *(f"train.{name}" for name in ("batch", "lr", "matrix_lr", "weight_decay", "epochs", "average", "decay")),
+    "task.context",
+)
 
 
 @dataclass(frozen=True)

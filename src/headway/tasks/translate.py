@@ -4,8 +4,9 @@ base of `summarize`, which has other limits and scores."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,15 +26,17 @@ from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextToText
+from headway.preprocess.subwords import SubwordSplitter
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
-from headway.tasks.task import IGNORE, Example, Task, ids_array, pad
+from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
+from headway.tasks.translation_settings import choose_for_pairs, vocabulary
 
-FORCING = 3  # what a further draw of an example is for
+FORCING, SPLIT = 3, 4  # what a further draw of an example is for
 
 
 @dataclass
@@ -57,6 +60,7 @@ class Translate(Task):
     start_id: int = 0
     architecture: TextToText = "transformer"
     teacher_forcing: float = 1.0  # share of right tokens among a recurrent decoder's inputs, where the schedule ends
+    split_tokens: float = 0.0  # share of the tokens that training splits into those they were merged from
     forcing_epochs: int = 0  # of the linear decay from 1 to there; 0: that share from the beginning
 
     @classmethod
@@ -64,6 +68,10 @@ class Translate(Task):
         if recipe == "finetune":
             return {"epochs": 3, "batch": 16}
         return {"epochs": 10, "batch": 64}
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_pairs(rows, vocab=given.get("task.vocab"), recipe=recipe, given=given)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -76,7 +84,7 @@ class Translate(Task):
                 "all positions at once, from the right tokens"
             )
         if tokenizer is None:
-            size = task.vocab or max(300, min(8000, sum(map(len, _texts(rows))) // 600))
+            size = task.vocab or vocabulary(sum(map(len, _texts(rows))))
             task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=size)
             assert task.tokenizer.bos_id is not None
             task.start_id = task.tokenizer.bos_id
@@ -123,11 +131,29 @@ class Translate(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         fill = self.tokenizer.pad_id or 0
-        sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
+        sources, targets = zip(*map(self._split, examples, seeds), strict=True)
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
         inputs = {**self.text_inputs(sources), "decoder_ids": shifted, **self._forced(seeds, shifted)}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
+
+    def _split(self, example: Example, key: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target; in training with some tokens split, anew for each example and epoch."""
+        source, target = example["source"], example["target"]
+        if not self.split_tokens or len(key) < 2:
+            return source, target
+        rng = np.random.default_rng((*key, SPLIT))
+        parts = [self._splitter.split(ids, share=self.split_tokens, rng=rng) for ids in (source, target)]
+        limits = (self.source_limit, self.target_limit)
+        source, target = (
+            part if len(part) <= limit else ids
+            for part, ids, limit in zip(parts, (source, target), limits, strict=True)
+        )
+        return source, target
+
+    @cached_property
+    def _splitter(self) -> SubwordSplitter:
+        return SubwordSplitter(self.tokenizer)
 
     def _forced(self, seeds: Sequence[tuple[int, ...]], ids: Tensor) -> dict[str, Tensor]:
         """Which decoder inputs are the right tokens, drawn for each example and epoch; nothing if all are."""

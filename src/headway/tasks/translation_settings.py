@@ -1,0 +1,81 @@
+"""Settings of a `translate` or `summarize` from scratch with a time limit: how large the model is and how much it is
+regularised. Evaluations follow in `jobs/budget.py`.
+
+The reference is Multi30k (docs/results.md): in 43 minutes on two cores a model of 4.2 million parameters, three layers
+of width 192 on each side, sees 29,000 pairs ten times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from headway.data.dataset import RowReader
+from headway.models.recipes import SIZES, Size
+from headway.tasks import language_settings as language
+from headway.tasks.task import Choice
+from headway.tasks.text_settings import TOKEN, seconds_per_token
+
+LADDER = (  # of each stack
+    Size(width=128, layers=2, heads=4),
+    Size(width=192, layers=3, heads=6),
+    Size(width=256, layers=4, heads=4),
+    Size(width=512, layers=6, heads=8),
+)
+ENOUGH_EPOCHS = 8  # that a larger model sees the pairs at least
+ONCE, SOME = 2.0, 6.0  # epochs without dropout, epochs with that of the size …
+OFTEN = 0.15  # … and the dropout beyond
+AVERAGE = 0.997  # decay of the averaged weights, over some hundred updates
+
+
+def choose_for_pairs(rows: RowReader, *, vocab: int | None, recipe: str, given: Mapping[str, Any]) -> Choice:
+    """`vocab`: tokens of a given vocabulary. Nothing without a time limit and for a model that is trained already."""
+    if recipe == "finetune" or not given.get("train.minutes"):
+        return Choice()
+    if given.get("task.architecture", "transformer") != "transformer":
+        return Choice()
+    characters = sum(len(row.fields["source"]) + len(row.fields["target"]) for row in rows())
+    if not characters:
+        return Choice()
+    choice = choose_at_pace(
+        seconds_per_token(SIZES["tiny"]), characters / TOKEN, vocab=vocab or vocabulary(characters), given=given
+    )
+    plain = ("train.average", "train.decay") if recipe == "classic" else ()  # that recipe has neither
+    return Choice({name: value for name, value in choice.settings.items() if name not in plain}, choice.why)
+
+
+def vocabulary(characters: int) -> int:
+    """Tokens for so many characters of sources and targets."""
+    return max(300, min(8000, characters // 600))
+
+
+def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str, Any]) -> Choice:
+    """As `choose_for_pairs`, for so many tokens of sources and targets, where the blocks of the smallest size of one
+    stack take `pace` seconds for a token in training."""
+    seconds = given["train.minutes"] * 60
+
+    def epochs(size: Size) -> float:
+        blocks = language.parameters(SIZES["tiny"], vocab=0)
+        return seconds / (pace * parameters(size, vocab=vocab) / blocks) / tokens
+
+    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
+    suited = [each for each in LADDER[1:] if epochs(each) >= ENOUGH_EPOCHS]
+    size = Size(**{**vars(LADDER[0]), **named}) if named else [LADDER[0], *suited][-1]
+    often = epochs(size)
+    dropout = 0.0 if often < ONCE else size.dropout if often < SOME else OFTEN
+    settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}
+    settings |= {"train.average": AVERAGE, "train.decay": 1.0}
+    return Choice(
+        settings,
+        {
+            "size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times",
+            "dropout": f"{given.get('model.dropout', dropout):g}, as the pairs are seen so often",
+        },
+    )
+
+
+def parameters(size: Size, *, vocab: int) -> float:
+    """That a token takes part in, on average over sources and targets: a block of the encoder, or one of the decoder,
+    which also attends to the source, and the output layer."""
+    return (12 + 16) / 2 * size.layers * size.width**2 + vocab * size.width / 2

@@ -1,0 +1,62 @@
+"""What is chosen for a translation from scratch with a time limit: size, dropout and averaged weights."""
+
+from typing import Any
+
+import pytest
+
+from headway.data.row import Row
+from headway.tasks.translation_settings import choose_at_pace, choose_for_pairs, vocabulary
+
+PACE = 95e-6  # seconds for a token of the smallest model of one stack, about that of two cores
+MULTI30K = 4_000_000  # characters of its training pairs
+
+
+def chosen(characters: int, minutes: float, **given: Any) -> dict[str, Any]:
+    vocab = vocabulary(characters)
+    return dict(
+        choose_at_pace(PACE, characters / 4, vocab=vocab, given={"train.minutes": minutes, **given}).settings
+    )  # fmt: skip
+
+
+def test_the_reference_run_is_what_is_chosen_for_its_data_and_time() -> None:
+    """Multi30k, 43 minutes: the settings that were tuned by hand (docs/results.md)."""
+    found = chosen(MULTI30K, 43)
+    assert (found["model.width"], found["model.layers"], found["model.heads"]) == (192, 3, 6)
+    assert found["train.average"] == 0.997 and found["train.decay"] == 1.0
+
+
+def test_more_time_gets_a_larger_model_and_large_data_a_smaller_one() -> None:
+    widths = [chosen(MULTI30K, minutes)["model.width"] for minutes in (1, 10, 43, 150, 3000)]
+    assert widths == sorted(widths) and widths[0] == 128 and widths[-1] == 512
+    assert chosen(100 * MULTI30K, 43)["model.width"] == 128
+
+
+def test_pairs_that_are_seen_often_get_dropout() -> None:
+    assert chosen(100 * MULTI30K, 43)["model.dropout"] == 0.0
+    assert chosen(MULTI30K, 43)["model.dropout"] > 0.1
+
+
+def test_a_given_size_is_kept() -> None:
+    found = chosen(MULTI30K, 43, **{"model.width": 64, "model.heads": 2})
+    assert (found["model.width"], found["model.heads"], found["model.layers"]) == (64, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given"),
+    [
+        ("modern", {}),
+        ("modern", {"train.steps": 100}),
+        ("finetune", {"train.minutes": 1.0}),
+        ("modern", {"train.minutes": 1.0, "task.architecture": "lstm"}),
+    ],
+)
+def test_nothing_is_chosen_without_a_time_limit_or_for_other_models(recipe: str, given: dict[str, Any]) -> None:
+    rows = [Row({"source": "a b", "target": "c d"}, "pairs.tsv:1")]
+    assert not choose_for_pairs(lambda: iter(rows), vocab=None, recipe=recipe, given=given).settings
+
+
+def test_the_classic_recipe_keeps_its_schedule() -> None:
+    rows = [Row({"source": "a b" * 100, "target": "c d" * 100}, "pairs.tsv:1")]
+    given = {"train.minutes": 1.0}
+    found = choose_for_pairs(lambda: iter(rows), vocab=None, recipe="classic", given=given).settings
+    assert "model.width" in found and "train.average" not in found and "train.decay" not in found

@@ -26,6 +26,16 @@ def test_the_reference_run_is_what_is_chosen_for_its_data_and_time() -> None:
     assert found["train.weight_decay"] == 0.1 and "task.context" not in found
 
 
+def test_a_short_text_gets_fewer_subwords_and_the_larger_model_if_there_is_time() -> None:
+    """Tiny Shakespeare by subwords, 29 minutes."""
+    given = {"train.minutes": 29.0}
+    found = choose_for_time(lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given).settings
+    assert found["task.vocab"] == SHAKESPEARE // 500
+    assert chosen(SHAKESPEARE / 4, 29, vocab=2000)["model.width"] == 256
+    long = choose_for_time(lambda: ["x" * 10**7], vocab=4096, context=256, recipe="modern", given=given).settings
+    assert "task.vocab" not in long
+
+
 def test_a_short_run_has_the_smallest_model() -> None:
     assert chosen(SHAKESPEARE / 4, 3)["model.width"] == 128
     assert chosen(SHAKESPEARE * 100, 3)["model.width"] == 128
@@ -35,7 +45,7 @@ def test_large_data_gets_the_larger_model_and_small_data_the_regularised_one() -
     large, small = chosen(100e6, 2000), chosen(5000, 2000)
     assert (large["model.width"], large["model.dropout"]) == (512, 0.0) and "train.weight_decay" not in large
     assert (small["model.width"], small["model.dropout"]) == (128, 0.2) and small["train.weight_decay"] == 0.1
-    assert parameters(SIZES["small"], vocab=4096) > 20 * 5000
+    assert parameters(SIZES["small"], vocab=4096) > 30 * 5000
 
 
 def test_a_moment_gets_a_shorter_context() -> None:

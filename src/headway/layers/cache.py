@@ -58,8 +58,8 @@ class LayerCache:
         """The buffers, with space for `end` columns of such rows. Whoever writes to them sets `columns`."""
         if self._keys is None or self._values is None or end > self._keys.shape[2]:
             size = max(end, self.capacity, 2 * self.columns)
-            self._keys = _resized(self._keys, keys, size, self.columns)
-            self._values = _resized(self._values, values, size, self.columns)
+            used = (keys[:, :, :0], values[:, :, :0]) if self._keys is None else (self.keys, self.values)
+            self._keys, self._values = (_copied(each, len(keys), size) for each in used)
         self.rows = len(keys)
         return self._keys[: self.rows], self._values[: self.rows]
 
@@ -127,13 +127,6 @@ class SharedCache(LayerCache):
             keys, values = self.inner.append(keys, values, self.positions)
         self._keys, self._values, self.rows, self.columns = keys, values, len(keys), keys.shape[2]
         return keys, values
-
-
-def _resized(buffer: Tensor | None, like: Tensor, size: int, used: int) -> Tensor:
-    out = like.new_zeros(*like.shape[:2], size, like.shape[3])
-    if buffer is not None:
-        out[:, :, :used] = buffer[: len(out), :, :used]
-    return out
 
 
 def _copied(used: Tensor, rows: int, columns: int) -> Tensor:

@@ -192,15 +192,6 @@ class Tokenizer:
     def id(self, token: str) -> int | None:
         return self._full.token_to_id(token)
 
-    def merged_from(self) -> dict[int, tuple[int, int]]:
-        """The two tokens that BPE merges into each token; empty for other kinds."""
-        model = json.loads(self._plain.to_str())["model"]
-        ids, out = model["vocab"], dict[int, tuple[int, int]]()
-        for merge in model.get("merges") or []:
-            left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
-            out.setdefault(ids[left + right], (ids[left], ids[right]))
-        return out
-
     @property
     def digest(self) -> str:
         """A hash of the vocabulary: equal if and only if all tokens have the same ids."""

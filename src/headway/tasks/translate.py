@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +25,6 @@ from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextToText
-from headway.preprocess.subwords import SubwordSplitter
 from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
@@ -36,7 +34,7 @@ from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
 
-FORCING, SPLIT = 3, 4  # what a further draw of an example is for
+FORCING = 3  # what a further draw of an example is for
 
 
 @dataclass
@@ -60,7 +58,6 @@ class Translate(Task):
     start_id: int = 0
     architecture: TextToText = "transformer"
     teacher_forcing: float = 1.0  # share of right tokens among a recurrent decoder's inputs, where the schedule ends
-    split_tokens: float = 0.0  # share of the tokens that training splits into those they were merged from
     forcing_epochs: int = 0  # of the linear decay from 1 to there; 0: that share from the beginning
 
     @classmethod
@@ -131,29 +128,11 @@ class Translate(Task):
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
         fill = self.tokenizer.pad_id or 0
-        sources, targets = zip(*map(self._split, examples, seeds), strict=True)
+        sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
         inputs = {**self.text_inputs(sources), "decoder_ids": shifted, **self._forced(seeds, shifted)}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
-
-    def _split(self, example: Example, key: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target; in training with some tokens split, anew for each example and epoch."""
-        source, target = example["source"], example["target"]
-        if not self.split_tokens or len(key) < 2:
-            return source, target
-        rng = np.random.default_rng((*key, SPLIT))
-        parts = [self._splitter.split(ids, share=self.split_tokens, rng=rng) for ids in (source, target)]
-        limits = (self.source_limit, self.target_limit)
-        source, target = (
-            part if len(part) <= limit else ids
-            for part, ids, limit in zip(parts, (source, target), limits, strict=True)
-        )
-        return source, target
-
-    @cached_property
-    def _splitter(self) -> SubwordSplitter:
-        return SubwordSplitter(self.tokenizer)
 
     def _forced(self, seeds: Sequence[tuple[int, ...]], ids: Tensor) -> dict[str, Tensor]:
         """Which decoder inputs are the right tokens, drawn for each example and epoch; nothing if all are."""

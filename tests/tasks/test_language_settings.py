@@ -26,14 +26,21 @@ def test_the_reference_run_is_what_is_chosen_for_its_data_and_time() -> None:
     assert found["train.weight_decay"] == 0.1 and "task.context" not in found
 
 
-def test_a_short_text_gets_fewer_subwords_and_the_larger_model_if_there_is_time() -> None:
-    """Tiny Shakespeare by subwords, 29 minutes."""
-    given = {"train.minutes": 29.0}
-    found = choose_for_time(lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given).settings
-    assert found["task.vocab"] == SHAKESPEARE // 500
+def test_a_short_text_is_read_by_characters_unless_it_has_very_many() -> None:
+    def kind(text: str, **given: Any) -> Any:
+        choice = choose_for_time(
+            lambda: [text], vocab=4096, context=256, recipe="modern", given={"train.minutes": 1.0, **given}
+        )
+        return choice.settings.get("task.kind")
+
+    assert kind("x" * 100_000) == "char"
+    assert kind("x" * 3_000_000) is None
+    assert kind("".join(map(chr, range(0x4E00, 0x5300))) * 10) is None
+    assert kind("x" * 100_000, **{"task.vocab": 500}) is None and kind("x" * 100_000, **{"task.kind": "bpe"}) is None
+
+
+def test_a_text_that_is_seen_often_gets_the_larger_model() -> None:
     assert chosen(SHAKESPEARE / 4, 29, vocab=2000)["model.width"] == 256
-    long = choose_for_time(lambda: ["x" * 10**7], vocab=4096, context=256, recipe="modern", given=given).settings
-    assert "task.vocab" not in long
 
 
 def test_a_short_run_has_the_smallest_model() -> None:

@@ -3,7 +3,7 @@ much it is regularised and how long its context is. Batch, rates and evaluations
 is a model to time.
 
 The reference is tiny Shakespeare (docs/results.md): in 29 minutes on two cores a model of 4.7 million parameters sees
-the text four times by characters, with dropout 0.1, and about 14 times by 2,000 subwords.
+the text four times by characters, with dropout 0.1.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PER_TOKEN = 30  # parameters of a model for each token of the data, at most: a l
 ONCE, SOME, OFTEN = 1.5, 8.0, 0.2  # epochs without dropout, epochs with that of the size, and the dropout beyond
 WEIGHT_DECAY = 0.1  # of data that is seen more than once
 LEAST_CONTEXT = 64
-SUBWORD = 500  # characters of the text for each token of a vocabulary of subwords, at least
-LEAST_VOCAB = 500
+SHORT = 2_000_000  # characters of a text that is read by characters: most subwords of it would be rare …
+ALPHABET = 500  # … if it has no more different ones
 TINY = SIZES["tiny"]
 CHARACTERS = 100  # a vocabulary of characters, about
 
@@ -33,21 +33,30 @@ def choose_for_time(
     texts: Callable[[], Iterable[str]], *, vocab: int, context: int | None, recipe: str, given: Mapping[str, Any]
 ) -> Choice:
     """For these texts; nothing without a time limit, and nothing for a model that is trained already: then they are not
-    read. `context`: of a decoder, whose context and vocabulary may be smaller."""
+    read. `context`: of a decoder, whose context may be shorter and whose tokens may be characters."""
     if recipe == "finetune" or not given.get("train.minutes"):
         return Choice()
     if given.get("task.architecture", "transformer") != "transformer":
         return Choice()
-    if not (characters := sum(map(len, texts()))):
+    characters, alphabet = 0, set[str]()
+    for text in texts():
+        characters += len(text)
+        if len(alphabet) <= ALPHABET:
+            alphabet.update(text)
+    if not characters:
         return Choice()
-    by_character = given.get("task.kind") == "char"
-    tokens = characters / (1 if by_character else TOKEN)
     settings, why = dict[str, Any](), dict[str, str]()
-    if by_character or "task.vocab" in given:
-        vocab = CHARACTERS if by_character else given["task.vocab"]
-    elif context is not None and (fewer := max(LEAST_VOCAB, characters // SUBWORD)) < vocab:
-        vocab = settings["task.vocab"] = fewer
-        why["vocabulary"] = f"{vocab:,} tokens, as the text is short: each should occur often"
+    kind = given.get("task.kind")
+    if (
+        context is not None
+        and characters < SHORT
+        and len(alphabet) <= ALPHABET
+        and not {"task.kind", "task.vocab"} & set(given)
+    ):
+        kind = settings["task.kind"] = "char"
+        why["vocabulary"] = f"{len(alphabet)} characters, since most subwords of so short a text are rare"
+    tokens = characters / (1 if kind == "char" else TOKEN)
+    vocab = CHARACTERS if kind == "char" else given.get("task.vocab", vocab)
     choice = choose_at_pace(seconds_per_token(TINY), tokens, vocab=vocab, context=context, given=given)
     settings |= choice.settings
     if recipe == "classic":  # has none

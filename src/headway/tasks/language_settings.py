@@ -17,7 +17,7 @@ from headway.tasks.task import Choice, Task
 from headway.tasks.text_settings import TOKEN, seconds_per_token
 
 UPDATES = 300  # of a run, at least, if the smallest batches give as many
-PER_PARAMETER = 0.75  # tokens that a larger model sees for each of its parameters, at least …
+PER_PARAMETER = 0.4  # tokens that a larger model sees for each of its parameters, at least …
 ENOUGH_EPOCHS = 6  # … unless it sees the text so often: then there is more time than text
 PER_TOKEN = 30  # parameters of a model for each token of the data, at most: a larger one learns them by heart
 ONCE, SOME, OFTEN = 1.5, 8.0, 0.2  # epochs without dropout, epochs with that of the size, and the dropout beyond

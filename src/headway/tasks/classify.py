@@ -35,13 +35,7 @@ from headway.tasks.text_pairs import encode_pair
 from headway.tasks.text_settings import choose_for_labels
 
 PAIR = ("text", "text_pair")
-DROP = 5  # what a further draw of an example is for
-NEW = {
-    "pair": False,
-    "segments": False,
-    "drop_tokens": 0.0,
-    "ngrams": 0,
-}  # options that earlier versions did not have, and defaults
+NEW = {"pair": False, "segments": False, "ngrams": 0}  # options that earlier versions did not have, and defaults
 
 
 @dataclass
@@ -60,7 +54,6 @@ class Classify(KindClassification):
     pair: bool | None = False  # whether an input is a pair of texts; None: a text or a pair (a published model)
     segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
     architecture: TextModel = "transformer"
-    drop_tokens: float = 0.0  # share of the tokens that training masks, anew for each text and epoch
     ngrams: int = 0  # a linear map of n-grams of up to so many tokens beside a model from scratch; 0: none
 
     def __post_init__(self) -> None:
@@ -265,19 +258,11 @@ class Classify(KindClassification):
         return next((i for i in (self.tokenizer.bos_id, self.tokenizer.eos_id) if i is not None), 0)
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        inputs = self.text_inputs(list(map(self._dropped, examples, seeds)))
+        inputs = self.text_inputs([example["ids"] for example in examples])
         if any("segments" in example for example in examples):
             none = ids_array([])
             inputs["segments"] = pad([example.get("segments", none) for example in examples], 0, like=inputs["inputs"])
         return Batch(inputs, self.targets(examples), count=len(examples), where=where)
-
-    def _dropped(self, example: Example, key: tuple[int, ...]) -> np.ndarray:
-        """The ids; in training with some tokens masked (word dropout, Iyyer et al. 2015)."""
-        ids, mask = example["ids"], self.tokenizer.mask_id
-        if not self.drop_tokens or mask is None or len(key) < 2:
-            return ids
-        special = np.isin(ids, list(self.tokenizer.special_ids))
-        return np.where((np.random.default_rng((*key, DROP)).random(len(ids)) < self.drop_tokens) & ~special, mask, ids)
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         def text(row: Row) -> str:

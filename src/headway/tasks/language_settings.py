@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from headway.models.recipes import SIZES, Size
-from headway.tasks.task import Choice, Task
+from headway.tasks.task import Choice
 from headway.tasks.text_settings import TOKEN, seconds_per_token
 
 UPDATES = 300  # of a run, at least, if the smallest batches give as many
@@ -22,7 +22,7 @@ ENOUGH_EPOCHS = 6  # … unless it sees the text so often: then there is more ti
 PER_TOKEN = 30  # parameters of a model for each token of the data, at most: a larger one learns them by heart
 ONCE, SOME, OFTEN = 1.5, 8.0, 0.2  # epochs without dropout, epochs with that of the size, and the dropout beyond
 WEIGHT_DECAY = 0.1  # of data that is seen more than once
-LEAST_CONTEXT = 64
+LEAST_CONTEXT, BATCH = 64, 16  # the context is shorter rather than a batch has fewer windows
 SHORT = 2_000_000  # characters of a text that is read by characters: most subwords of it would be rare …
 ALPHABET = 500  # … if it has no more different ones
 TINY = SIZES["tiny"]
@@ -88,7 +88,7 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, context: int | Non
     why["dropout"] = f"{given.get('model.dropout', settings['model.dropout']):g}, as the text is seen so often"
     if context is not None and "task.context" not in given:
         shorter = context
-        while shorter > LEAST_CONTEXT and seen(size) < UPDATES * Task.least_batch * shorter:
+        while shorter > LEAST_CONTEXT and seen(size) < UPDATES * BATCH * shorter:
             shorter //= 2
         if shorter < context:
             settings["task.context"] = shorter

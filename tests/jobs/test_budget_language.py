@@ -9,10 +9,9 @@ from support.commands import headway
 
 from headway.bundle import Bundle
 from headway.data.dataset import Dataset
-from headway.jobs.budget import Pace, _evaluations, _updates, fit_budget
+from headway.jobs.budget import SCRATCH_UPDATES, Pace, _evaluations, _updates, fit_budget
 from headway.jobs.preparation import initial_bundle
 from headway.jobs.run_config import Plan, make_plan, open_data
-from headway.tasks.language_settings import UPDATES
 
 TASKS = ("generate", "chat", "fill")
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 300}
@@ -50,7 +49,7 @@ def test_hundreds_of_updates_in_three_minutes(task: str, files: Any, models: Any
         pace = Pace(example, update)
         found = _updates(plan, bundle.find_task(), bundle, pace=pace, count=1_000_000).settings
         batch = found["train.batch"]
-        assert pace.examples(180, batch) / batch >= 0.9 * UPDATES and batch <= usual
+        assert pace.examples(180, batch) / batch >= 0.9 * SCRATCH_UPDATES and batch <= usual
         if batch < usual:
             scale = (batch / usual) ** 0.5
             assert found["train.lr"] == pytest.approx(plan.settings().lr * scale, rel=0.05)

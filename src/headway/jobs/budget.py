@@ -31,6 +31,7 @@ LONGEST = 512  # tokens that the limit is raised to
 SHORTEST = 128  # tokens that it is lowered to, where the time is short
 LEAST_EPOCHS, SMALL_EPOCHS, LARGE_EPOCHS = 3, 20, 10  # of fine-tuning; the most for small and for larger data
 SMALL = 1000  # examples
+SCRATCH_UPDATES = 200  # of a language model from scratch: fewer of larger batches teach it more (docs/results.md)
 EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
 EVALUATION_SHARE = 0.025  # of the time, for one of them
 EVALUATED = (64, 500)  # held-out examples of one of them
@@ -177,7 +178,8 @@ def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count
         seen = float(epochs * count)
     batch = settings.batch
     if "train.batch" not in given and settings.batch_unit == "examples" and math.isfinite(seen):
-        batch = next((size for size in sizes if seen / size >= UPDATES), sizes[-1])
+        enough = UPDATES if tuned else SCRATCH_UPDATES
+        batch = next((size for size in sizes if seen / size >= enough), sizes[-1])
         chosen["train.batch"] = batch
     why: dict[str, str] = {}
     if not tuned and batch != usual:

@@ -31,6 +31,7 @@ LONGEST = 512  # tokens that the limit is raised to
 SHORTEST = 128  # tokens that it is lowered to, where the time is short
 LEAST_EPOCHS, SMALL_EPOCHS, LARGE_EPOCHS = 3, 20, 10  # of fine-tuning; the most for small and for larger data
 SMALL = 1000  # examples
+SHORT_RUN, SHORT_RATE = 300, 2.0  # updates of running text below which learning rates are higher, and how much
 SCRATCH_UPDATES = 200  # of a language model from scratch: fewer of larger batches teach it more (docs/results.md)
 EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
 EVALUATION_SHARE = 0.025  # of the time, for one of them
@@ -182,12 +183,15 @@ def _updates(plan: Plan, task: Task, bundle: Bundle, *, pace: Pace | None, count
         batch = next((size for size in sizes if seen / size >= enough), sizes[-1])
         chosen["train.batch"] = batch
     why: dict[str, str] = {}
-    if not tuned and batch != usual:
-        chosen["train.matrix_lr"] = float(f"{settings.matrix_lr * math.sqrt(batch / usual):.2g}")
-    if "train.lr" not in given and (tuned or batch != usual):
-        rate = settings.lr * math.sqrt(batch / usual) * (width_factor(bundle) if tuned else 1.0)
+    short = task.stream and not tuned and seen / batch < SHORT_RUN
+    scale = math.sqrt(batch / usual) * (SHORT_RATE if short else 1.0)
+    if not tuned and scale != 1.0:
+        chosen["train.matrix_lr"] = float(f"{settings.matrix_lr * scale:.2g}")
+    if "train.lr" not in given and (tuned or scale != 1.0):
+        rate = settings.lr * scale * (width_factor(bundle) if tuned else 1.0)
         chosen["train.lr"] = float(f"{rate:.2g}")
-        why["learning rate"] = f"{rate:.2g}, for batches of {batch}{' and a model of this width' if tuned else ''}"
+        other = " and a model of this width" if tuned else " and so few updates" if short else ""
+        why["learning rate"] = f"{rate:.2g}, for batches of {batch}{other}"
     if math.isfinite(seen):
         epochs_seen = seen / count
         why = {

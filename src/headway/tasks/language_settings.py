@@ -85,7 +85,8 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, context: int | Non
     settings["model.dropout"] = 0.0 if epochs < ONCE else size.dropout if epochs < SOME else OFTEN
     if epochs >= ONCE:
         settings["train.weight_decay"] = WEIGHT_DECAY
-    why["dropout"] = f"{given.get('model.dropout', settings['model.dropout']):g}, as the text is seen so often"
+    dropout = given.get("model.dropout", settings["model.dropout"])
+    why["dropout"] = f"{dropout:g}, as the text is seen {'so often' if epochs >= ONCE else 'about once or less'}"
     if context is not None and "task.context" not in given:
         shorter = context
         while shorter > LEAST_CONTEXT and seen(size) < UPDATES * BATCH * shorter:

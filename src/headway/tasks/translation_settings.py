@@ -74,7 +74,8 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
         settings,
         {
             "size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times",
-            "dropout": f"{given.get('model.dropout', dropout):g}, as the pairs are seen so often",
+            "dropout": f"{given.get('model.dropout', dropout):g}, as the pairs are seen "
+            f"{'so often' if often >= ONCE else 'about once or less'}",
         },
     )
 

@@ -3,18 +3,17 @@ much it is regularised and how long its context is. Batch, rates and evaluations
 is a model to time.
 
 The reference is tiny Shakespeare (docs/results.md): in 29 minutes on two cores a model of 4.7 million parameters sees
-the text four times by characters, with dropout 0.1.
+the text five times by characters, with dropout 0.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from headway.models.recipes import SIZES, Size
 from headway.tasks.task import Choice
-from headway.tasks.text_settings import TOKEN, seconds_per_token
+from headway.tasks.text_settings import TOKEN, largest_suited, plans_by_time, seconds_per_token
 
 UPDATES = 300  # of a run, at least, if the smallest batches give as many
 PER_PARAMETER = 0.4  # tokens that a larger model sees for each of its parameters, at least …
@@ -34,9 +33,7 @@ def choose_for_time(
 ) -> Choice:
     """For these texts; nothing without a time limit, and nothing for a model that is trained already: then they are not
     read. `context`: of a decoder, whose context may be shorter and whose tokens may be characters."""
-    if recipe == "finetune" or not given.get("train.minutes"):
-        return Choice()
-    if given.get("task.architecture", "transformer") != "transformer":
+    if not plans_by_time(recipe, given):
         return Choice()
     characters, alphabet = 0, set[str]()
     for text in texts():
@@ -76,8 +73,7 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, context: int | Non
         enough = seen(size) >= PER_PARAMETER * count or seen(size) >= ENOUGH_EPOCHS * tokens
         return enough and PER_TOKEN * tokens >= count
 
-    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
-    size = Size(**{**vars(TINY), **named}) if named else [TINY, *filter(suits, list(SIZES.values())[1:])][-1]
+    size = largest_suited(list(SIZES.values()), suits, given=given)
     epochs = seen(size) / tokens
     settings: dict[str, Any] = {f"model.{name}": value for name, value in vars(size).items()}
     shape = f"{size.layers} layers of width {size.width}"

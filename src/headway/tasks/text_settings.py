@@ -4,8 +4,8 @@ data set is repeated, and whether rare labels weigh more. What follows from mode
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -58,6 +58,18 @@ def _size(amount: Amount, seconds: float, *, given: Mapping[str, Any]) -> Choice
         return Choice()
     why = f"{larger.layers} layers of width {larger.width}, which see {amount.examples:,} examples {epochs:.0f} times"
     return Choice({f"model.{name}": value for name, value in vars(larger).items()}, {"size": why})
+
+
+def plans_by_time(recipe: str, given: Mapping[str, Any]) -> bool:
+    """Whether a time limit decides about the size: of a transformer from scratch."""
+    from_scratch = recipe != "finetune" and given.get("task.architecture", "transformer") == "transformer"
+    return from_scratch and bool(given.get("train.minutes"))
+
+
+def largest_suited(sizes: Sequence[Size], suits: Callable[[Size], bool], *, given: Mapping[str, Any]) -> Size:
+    """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything."""
+    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
+    return replace(sizes[0], **named) if named else [sizes[0], *filter(suits, sizes[1:])][-1]
 
 
 def seconds_per_token(size: Size) -> float:

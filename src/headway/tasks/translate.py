@@ -68,7 +68,7 @@ class Translate(Task):
 
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_pairs(rows, vocab=given.get("task.vocab"), recipe=recipe, given=given)
+        return choose_for_pairs(rows, recipe=recipe, given=given)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

@@ -8,14 +8,13 @@ side, which see them 13 times, translate no better than two of width 128, which 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from headway.data.dataset import RowReader
 from headway.models.recipes import SIZES, Size
 from headway.tasks import language_settings as language
 from headway.tasks.task import Choice
-from headway.tasks.text_settings import TOKEN, seconds_per_token
+from headway.tasks.text_settings import TOKEN, largest_suited, plans_by_time, seconds_per_token
 
 LADDER = (  # of each stack
     Size(width=128, layers=2, heads=4),
@@ -30,18 +29,15 @@ OFTEN = 0.15  # … and the dropout beyond
 AVERAGE = 0.997  # decay of the averaged weights, over some hundred updates
 
 
-def choose_for_pairs(rows: RowReader, *, vocab: int | None, recipe: str, given: Mapping[str, Any]) -> Choice:
-    """`vocab`: tokens of a given vocabulary. Nothing without a time limit and for a model that is trained already."""
-    if recipe == "finetune" or not given.get("train.minutes"):
-        return Choice()
-    if given.get("task.architecture", "transformer") != "transformer":
+def choose_for_pairs(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    """Nothing without a time limit and for a model that is trained already: then the pairs are not read."""
+    if not plans_by_time(recipe, given):
         return Choice()
     characters = sum(len(row.fields["source"]) + len(row.fields["target"]) for row in rows())
     if not characters:
         return Choice()
-    choice = choose_at_pace(
-        seconds_per_token(SIZES["tiny"]), characters / TOKEN, vocab=vocab or vocabulary(characters), given=given
-    )
+    vocab = given.get("task.vocab") or vocabulary(characters)
+    choice = choose_at_pace(seconds_per_token(SIZES["tiny"]), characters / TOKEN, vocab=vocab, given=given)
     plain = ("train.average", "train.decay") if recipe == "classic" else ()  # that recipe has neither
     return Choice({name: value for name, value in choice.settings.items() if name not in plain}, choice.why)
 
@@ -60,12 +56,10 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
         blocks = language.parameters(SIZES["tiny"], vocab=0)
         return seconds / (pace * parameters(size, vocab=vocab) / blocks) / tokens
 
-    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
-
     def suits(size: Size) -> bool:
         return epochs(size) >= ENOUGH_EPOCHS and 2 * parameters(size, vocab=vocab) <= PER_TOKEN * tokens
 
-    size = Size(**{**vars(LADDER[0]), **named}) if named else [LADDER[0], *filter(suits, LADDER[1:])][-1]
+    size = largest_suited(LADDER, suits, given=given)
     often = epochs(size)
     dropout = 0.0 if often < ONCE else size.dropout if often < SOME else OFTEN
     settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}

@@ -132,8 +132,9 @@ def test_run_takes_several_pictures_a_folder_or_a_table(classifier: Path) -> Non
     folder = CliRunner().invoke(app, ["run", model, str(data)])
     assert several.exit_code == 0 and several.stdout == folder.stdout
     assert [line.split("\t")[0] for line in folder.stdout.splitlines()] == list(map(str, pictures))
-    (data / "list.csv").write_text("file,weather\n" + "".join(f"{file.relative_to(data)},fine\n" for file in pictures))
-    table = CliRunner().invoke(app, ["run", model, "--file", str(data / "list.csv"), "--json"])
+    listed = classifier / "list.csv"  # beside the data, which other tests read as a whole
+    listed.write_text("file,weather\n" + "".join(f"{file.relative_to(classifier)},fine\n" for file in pictures))
+    table = CliRunner().invoke(app, ["run", model, "--file", str(listed), "--json"])
     found = [json.loads(line) for line in table.stdout.splitlines()]
     assert [each["input"] for each in found] == list(map(str, pictures)) and found[0]["answer"]["label"]
     (classifier / "empty").mkdir(exist_ok=True)

@@ -35,10 +35,10 @@ SHORT_RUN, SHORT_RATE = 300, 2.0  # updates of running text below which learning
 SCRATCH_UPDATES = 200  # of a language model from scratch: fewer of larger batches teach it more (docs/results.md)
 EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
 EVALUATION_SHARE = 0.025  # of the time, for one of them
-EVALUATED = (64, 500)  # held-out examples of one of them
+EVALUATED = (64, 1000)  # held-out examples of one of them: by 500 the choice of the weights is much by chance
 FORWARD = 1 / 3  # of the time of a training pass
 REPEATED = 40  # epochs of a language model from scratch, at most: more add nothing (Muennighoff et al. 2023)
-GENERATED = 5  # seconds of a run for each held-out example whose prediction is generated
+GENERATED = 2.5  # seconds of a run for each held-out example whose prediction is generated
 
 
 @dataclass(frozen=True)

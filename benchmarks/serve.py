@@ -103,9 +103,9 @@ def decoders(options: argparse.Namespace, *, int8: bool, others: bool) -> Iterat
                 servers.append(llama_cpp(options, name, folder.with_name(f"{name}.gguf")))
         if others:
             words = with_words(folder, folder.with_name("words"))
-            if exists(options.transformers, "transformers"):
+            if exists(options.transformers, "transformers serve", program="transformers"):
                 servers.append(transformers_serve(options.transformers, words))
-            if exists(options.vllm, "python"):
+            if exists(options.vllm, "vLLM", program="python"):
                 servers.append(vllm(options.vllm, words))
         del reference
         yield [stack.enter_context(server) for server in servers], folder

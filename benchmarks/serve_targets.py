@@ -214,9 +214,9 @@ def save_words(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=found, unk_token="t0", chat_template=template).save_pretrained(folder)
 
 
-def exists(python: str | None, program: str) -> bool:
-    """Whether the environment of a peer has its program; says what is left out."""
+def exists(python: str | None, peer: str, *, program: str) -> bool:
+    """Whether the environment of a peer has its program; says which peer is left out."""
     found = python is not None and shutil.which(Path(python).with_name(program)) is not None
     if not found:
-        print(f"{program} is left out: {python or 'its environment'} is not there (make serve-peers)")
+        print(f"{peer} is left out: {python or 'its environment'} is not there (make serve-peers)")
     return found

@@ -72,6 +72,18 @@ def test_ridge_and_one_regression_a_label_are_those_of_scikit_learn() -> None:
         np.testing.assert_allclose(both[:, label], one.decision_function(inputs), atol=5e-3)
 
 
+def test_scales_are_those_of_the_inputs() -> None:
+    rng = np.random.default_rng(0)
+    inputs, scales = rng.normal(size=(80, 5)), rng.normal(size=(5, 2))
+    several = (inputs[:, :2] + rng.normal(size=(80, 2)) > 0).astype(float)
+    both = fit(inputs, several, kind="several", strength=0.5, scales=scales)(inputs)
+    for label in range(2):
+        scaled = inputs * scales[:, label]
+        alone = fit(scaled, several[:, label, None], kind="several", strength=0.5)(scaled)[:, 0]
+        np.testing.assert_allclose(both[:, label], alone, atol=1e-2)
+    assert not np.allclose(both, fit(inputs, several, kind="several", strength=0.5)(inputs), atol=1e-2)
+
+
 def test_an_ngram_model_is_a_distribution_and_learns() -> None:
     rng = np.random.default_rng(0)
     steps = rng.integers(1, 3, size=4000)

@@ -106,7 +106,10 @@ def test_evaluations_take_a_small_share_of_the_time(start: Path) -> None:
     plan, bundle = planned(start, dataset(40), minutes=3)
     slow = _evaluations(plan, bundle.find_task(), pace=Pace(0.14, 0.05), count=5000).settings
     fast = _evaluations(plan, bundle.find_task(), pace=Pace(0.001, 0.05), count=5000).settings
-    assert slow == {"train.eval_every": "45s", "train.eval_rows": 96} and fast["train.eval_rows"] == 500
+    assert slow == {"train.eval_every": "45s", "train.eval_rows": 96} and fast["train.eval_rows"] == 1000
+    moment, _ = planned(start, dataset(40), minutes=0.4)
+    short = _evaluations(moment, bundle.find_task(), pace=Pace(0.001, 0.05), count=5000).settings
+    assert short["train.eval_every"] == "12s"  # two evaluations, not four
     intervals = Intervals(Settings(minutes=3, eval_every="10s"))
     status = Status(None, elapsed=11.0)  # type: ignore[arg-type]
     assert intervals.due("eval_every", status)

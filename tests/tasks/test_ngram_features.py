@@ -1,5 +1,6 @@
 """n-grams of tokens beside a classifier: the features, the fit, and a run with them up to its explanation."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from headway.models.config_checks import validate
 from headway.models.recipes import Size
 from headway.models.rehead import apply_temperature
 from headway.tasks.classify import Classify
-from headway.tasks.ngram_features import feature_matrix, find_ngrams, fit_ngrams, fit_weights
+from headway.tasks.ngram_features import character_matrix, feature_matrix, find_ngrams, fit_ngrams, fit_weights
 from headway.tasks.targets import UNKNOWN
 from headway.training.state import load_latest
 
@@ -65,17 +66,57 @@ def test_the_features_are_those_of_scikit_learn(order: int) -> None:
         np.testing.assert_allclose(found, expected.toarray()[:, columns], atol=1e-6)
 
 
+def spelling(token: int) -> str:
+    return f"{'even' if token % 2 == 0 else 'odd'}{token}"
+
+
 def test_the_fit_is_that_of_scikit_learn() -> None:
+    """Of inputs that are multiplied by the ratios of naive Bayes, with n-grams of characters beside those of tokens."""
     texts = random_texts(300)
-    labels = [0 if 3 in ids else 1 if 4 in ids else 2 for ids in texts]
-    layer = layer_for(texts, order=2, outputs=3)
-    found = find_ngrams(texts, vocab=VOCAB, order=2, outputs=3)
-    fit_ngrams(layer, found, texts, labels)
-    features, wanted = feature_matrix(layer, texts), np.array(labels)
-    reference = LogisticRegression(C=10.0, tol=1e-8, max_iter=1000).fit(features, wanted)
+    labels = [0 if 3 in ids or 4 in ids else 1 for ids in texts]
+    layer = fitted_layer(texts, labels, spelling=spelling)
+    features, wanted = feature_matrix(layer, texts).toarray(), np.array(labels)
+    shared = character_matrix(layer, spelling).toarray()
+    inputs = np.concatenate([features, features @ shared], axis=1)
+    inside, outside = (1 + (inputs[wanted == label] > 0).sum(0) for label in (1, 0))
+    scaled = inputs * np.log(inside / inside.sum() / (outside / outside.sum()))
+    reference = LogisticRegression(C=20.0, tol=1e-8, max_iter=1000).fit(scaled, wanted)  # of one output, not of two
     logits = torch.cat([layer(torch.tensor([ids]), None) for ids in texts])
-    np.testing.assert_allclose(logits.softmax(-1).numpy(), reference.predict_proba(features), atol=0.02)
+    np.testing.assert_allclose(logits.softmax(-1).numpy(), reference.predict_proba(scaled), atol=0.02)
     np.testing.assert_allclose(logits.numpy(), features @ layer.weight.numpy() + layer.bias.numpy(), atol=1e-5)
+
+
+def fitted_layer(texts: list[list[int]], labels: list[int], *, spelling: Callable[[int], str]) -> NgramLinear:
+    layer = layer_for(texts, order=2)
+    fit_ngrams(layer, find_ngrams(texts, vocab=VOCAB, order=2, outputs=2), texts, labels, spelling=spelling)
+    return layer
+
+
+def test_tokens_have_the_ngrams_of_their_characters() -> None:
+    layer = layer_for([[1, 2], [1, 2], [5], [5]], order=2)
+    words = {1: "king", 2: "kings", 5: "sea"}
+    found = character_matrix(layer, words.__getitem__)
+    assert layer.keys.tolist()[:3] == [2, 3, 6] and found.shape[0] == len(layer.keys)
+    once = found.toarray() > 0
+    assert found.shape[1] == 6  # " ki", " kin", " king", "kin", "king", "ing": those of two tokens
+    assert once[:2].all() and not once[2:].any()
+    np.testing.assert_allclose(np.linalg.norm(found.toarray()[:2], axis=1), 1, atol=1e-6)
+
+
+def test_a_rare_token_is_like_those_that_are_spelled_alike() -> None:
+    texts = [[token] for token in (1, 2, 3, 11, 12, 13) for _ in range(5)] + [[4], [4], [14], [14]]
+    labels = [int(ids[0] > 10) for ids in texts]
+    labels[-4:] = [0, 1, 0, 1]  # of themselves they say nothing
+    words = {**dict.fromkeys((1, 2, 3, 4), "good"), **dict.fromkeys((11, 12, 13, 14), "awful")}
+    alike = fitted_layer(texts, labels, spelling=lambda token: f"{words[token]}{token}")
+    other = fitted_layer(texts, labels, spelling=lambda token: chr(ord("a") + token) * 5)
+
+    def leaning(layer: NgramLinear, token: int) -> float:
+        first, second = layer(torch.tensor([[token]]), None)[0].tolist()
+        return first - second
+
+    assert leaning(alike, 4) - leaning(alike, 14) > 0.2
+    assert abs(leaning(other, 4) - leaning(other, 14)) < 0.02
 
 
 def test_the_weights_of_both_parts_have_the_lowest_loss() -> None:

@@ -37,6 +37,11 @@ def test_pairs_that_are_seen_often_get_dropout() -> None:
     assert found == [0.0, 0.1, 0.15]
 
 
+def test_a_given_dropout_does_not_change_the_size() -> None:
+    sizes = [chosen(10 * MULTI30K, 3000, **given)["model.width"] for given in ({}, {"model.dropout": 0.3})]
+    assert sizes[0] == sizes[1] > 128
+
+
 def test_a_given_size_is_kept() -> None:
     found = chosen(MULTI30K, 43, **{"model.width": 64, "model.heads": 2})
     assert (found["model.width"], found["model.heads"], found["model.layers"]) == (64, 2, 2)

@@ -23,13 +23,14 @@ class LinearModel:
 
 
 def fit(
-    inputs: Any, targets: np.ndarray, *, kind: Kind, strength: float, iterations: int = ITERATIONS,
-    tolerance: float = 1e-9,
+    inputs: Any, targets: np.ndarray, *, kind: Kind, strength: float, scales: np.ndarray | float = 1.0,
+    iterations: int = ITERATIONS, tolerance: float = 1e-9,
 ) -> LinearModel:  # fmt: skip
     """`inputs` (row, feature), sparse or dense; `targets` (row, output): one 1 a row (`one`), any number of them
     (`several`), or numbers. Minimises the summed loss plus `strength`/2 · the squared weights: scikit-learn's C is
     1 / strength, its Ridge's alpha is strength (with the squared error halved on both sides). It ends where a step
-    lowers the objective by less than this share (`tolerance`)."""
+    lowers the objective by less than this share (`tolerance`). With `scales` (feature, output) the penalty is that of
+    the weights divided by them: those with a large scale may become large."""
     from scipy.optimize import minimize
 
     features, outputs = inputs.shape[1], targets.shape[1]
@@ -37,10 +38,10 @@ def fit(
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         parameters = flat.reshape(features + 1, outputs)
-        weights, logits = parameters[:-1], np.asarray(inputs @ parameters[:-1]) + parameters[-1]
-        loss, residual = _loss(logits, targets, kind)
+        weights = parameters[:-1]
+        loss, residual = _loss(np.asarray(inputs @ (weights * scales)) + parameters[-1], targets, kind)
         gradient = np.empty_like(parameters)
-        gradient[:-1] = transposed @ residual
+        gradient[:-1] = (transposed @ residual) * scales
         gradient[:-1] += strength * weights
         gradient[-1] = residual.sum(0)
         return loss + strength / 2 * float((weights**2).sum()), gradient.ravel()
@@ -51,7 +52,7 @@ def fit(
     options = {"maxiter": iterations, "maxcor": 8, "gtol": 1e-4 if kind != "number" else 1e-6, "ftol": tolerance}
     found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
     found = found.reshape(features + 1, outputs)
-    return LinearModel(found[:-1], found[-1])
+    return LinearModel(found[:-1] * scales, found[-1])
 
 
 def _loss(logits: np.ndarray, targets: np.ndarray, kind: Kind) -> tuple[float, np.ndarray]:

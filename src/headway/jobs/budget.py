@@ -34,6 +34,7 @@ SMALL = 1000  # examples
 SHORT_RUN, SHORT_RATE = 300, 2.0  # updates of running text below which learning rates are higher, and how much
 SCRATCH_UPDATES = 200  # of a language model from scratch: fewer of larger batches teach it more (docs/results.md)
 EVALUATIONS = (4, 10)  # of a run with a time limit: at most one an epoch, within these bounds
+APART = 10  # seconds between two of them at least
 EVALUATION_SHARE = 0.025  # of the time, for one of them
 EVALUATED = (64, 1000)  # held-out examples of one of them: by 500 the choice of the weights is much by chance
 FORWARD = 1 / 3  # of the time of a training pass
@@ -221,7 +222,7 @@ def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int, per_row: flo
         return Choice()
     seconds = settings.minutes * 60
     epochs = pace.examples(seconds, settings.batch) / count
-    times = int(min(max(epochs, EVALUATIONS[0]), EVALUATIONS[1]))
+    times = max(1, int(min(max(epochs, EVALUATIONS[0]), EVALUATIONS[1], seconds / APART)))
     generated = task.generates and not task.timed  # a language model is evaluated by its loss
     one = GENERATED if generated else pace.example * max(1.0, per_row) * FORWARD / EVALUATION_SHARE
     least = max(1, int(EVALUATED[0] / max(1.0, per_row)))  # rows of running text are long

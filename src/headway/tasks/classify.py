@@ -117,7 +117,7 @@ class Classify(KindClassification):
         if self.found_ngrams is None or (layer := ngram_layer(model)) is None:
             return
         ids, labels = self._ids_and_labels(rows)
-        fit_ngrams(layer, self.found_ngrams, ids, labels)
+        fit_ngrams(layer, self.found_ngrams, ids, labels, spelling=self.tokenizer.token)
 
     def start_training(self) -> None:
         super().start_training()

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.models.recipes import SIZES, Size
 from headway.tasks.task import Choice
-from headway.tasks.text_settings import TOKEN, largest_suited, plans_by_time, seconds_per_token
+from headway.tasks.text_settings import TOKEN, dropout_line, largest_suited, plans_by_time, seconds_per_token
 
 UPDATES = 300  # of a run, at least, if the smallest batches give as many
 PER_PARAMETER = 0.4  # tokens that a larger model sees for each of its parameters, at least …
@@ -81,8 +81,7 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, context: int | Non
     settings["model.dropout"] = 0.0 if epochs < ONCE else size.dropout if epochs < SOME else OFTEN
     if epochs >= ONCE:
         settings["train.weight_decay"] = WEIGHT_DECAY
-    dropout = given.get("model.dropout", settings["model.dropout"])
-    why["dropout"] = f"{dropout:g}, as the text is seen {'so often' if epochs >= ONCE else 'about once or less'}"
+    why |= dropout_line(settings["model.dropout"], "the text is", often=epochs >= ONCE, given=given)
     if context is not None and "task.context" not in given:
         shorter = context
         while shorter > LEAST_CONTEXT and seen(size) < UPDATES * BATCH * shorter:

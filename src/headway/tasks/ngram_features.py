@@ -1,10 +1,14 @@
 """The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
-training (logistic regression, as in the baseline that the run is compared with), and of the weights of both parts after
-it (stacking, Wolpert 1992)."""
+training, and of the weights of both parts after it (stacking, Wolpert 1992).
+
+The fit is a logistic regression, as in the baseline that the run is compared with, in which two things are shared: a
+weight may become the larger the more its n-gram speaks for the output by naive Bayes (NB-SVM, Wang & Manning 2012), and
+the weight of a token is its own plus those of its n-grams of characters, so that rare tokens know what similar ones do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.baselines.linear import fit
+from headway.baselines.tfidf import CHARACTERS
 from headway.layers.ngrams import NgramConfig, NgramLinear, ngram_keys
 from headway.tasks.targets import UNKNOWN
 
 LEAST = 2  # texts that an n-gram must occur in
-WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features
+WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features, of n-grams as of characters
 TEXT = 12_000_000  # characters of the training texts that are used, at most
 STRENGTH = 0.1  # of the L2 penalty, as in the baseline
 CLOSE = 1e-5  # to the optimum
@@ -38,26 +43,67 @@ def find_ngrams(texts: Sequence[Sequence[int] | np.ndarray], *, vocab: int, orde
     config = NgramConfig(1, vocab, order)
     keys = [np.unique(ngram_keys(torch.tensor([list(ids)]), None, config)[0].numpy()) for ids in texts if len(ids)]
     found, frequency = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_counts=True)
+    kept = _frequent(frequency, outputs)
+    idf = 1 + np.log((1 + len(texts)) / (1 + frequency[kept]))
+    return Ngrams(torch.from_numpy(found[kept]), torch.from_numpy(idf).float())
+
+
+def _frequent(frequency: np.ndarray, outputs: int) -> np.ndarray:
+    """Whether each is a feature: it occurs at least LEAST times and, of too many, most often."""
     kept = frequency >= LEAST
     if kept.sum() > (most := max(1000, WEIGHTS // outputs)):
         order_by = np.argsort(-frequency, kind="stable")[:most]
         kept = np.zeros_like(kept)
         kept[order_by] = True
-    idf = 1 + np.log((1 + len(texts)) / (1 + frequency[kept]))
-    return Ngrams(torch.from_numpy(found[kept]), torch.from_numpy(idf).float())
+    return kept
 
 
 @torch.no_grad()
 def fit_ngrams(
-    layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], labels: Sequence[int]
-) -> None:
-    """Sets the tensors of the layer. `labels` are the outputs that are right for the texts."""
+    layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], labels: Sequence[int], *,
+    spelling: Callable[[int], str],
+) -> None:  # fmt: skip
+    """Sets the tensors of the layer. `labels` are the outputs that are right for the texts, `spelling` is the text of a
+    token."""
+    from scipy.sparse import hstack
+
     layer.keys.copy_(ngrams.keys)
     layer.idf.copy_(ngrams.idf)
     wanted = np.eye(layer.weight.shape[1])[list(labels)]
-    model = fit(feature_matrix(layer, texts), wanted, kind="one", strength=STRENGTH, tolerance=CLOSE)
-    layer.weight.copy_(torch.from_numpy(model.weights))
+    features, characters = feature_matrix(layer, texts), character_matrix(layer, spelling)
+    inputs = hstack([features, features @ characters]).tocsr()
+    scales = count_ratios(inputs, wanted)
+    model = fit(inputs, wanted, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)
+    own, shared = np.split(model.weights, [features.shape[1]])
+    layer.weight.copy_(torch.from_numpy(own + characters @ shared))
     layer.bias.copy_(torch.from_numpy(model.intercept))
+
+
+def count_ratios(inputs: Any, targets: np.ndarray) -> np.ndarray:
+    """(feature, output): the logarithm of how much more often a feature occurs in texts of the output than in others.
+    `targets` (text, output) are 0 or 1."""
+    occurs = (inputs > 0).astype(np.float64)
+    inside, outside = 1 + occurs.T @ targets, 1 + occurs.T @ (1 - targets)
+    return np.log(inside / inside.sum(0)) - np.log(outside / outside.sum(0))
+
+
+def character_matrix(layer: NgramLinear, spelling: Callable[[int], str]) -> Any:
+    """(feature, n-gram of characters), sparse: which of them a single token has, as a vector of length 1."""
+    from scipy.sparse import csr_matrix
+
+    rows, columns, numbers = list[int](), list[int](), dict[str, int]()
+    for feature, key in enumerate(layer.keys.tolist()):
+        if key > layer.config.vocab:
+            break  # the keys are sorted: the longer n-grams of tokens follow
+        token = f" {spelling(key - 1)} "
+        for ngram in sorted({token[i : i + size] for size in CHARACTERS for i in range(len(token) - size + 1)}):
+            rows.append(feature)
+            columns.append(numbers.setdefault(ngram, len(numbers)))
+    shape = layer.config.features, len(numbers)
+    found = csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
+    found = found[:, _frequent(np.bincount(columns, minlength=len(numbers)), layer.weight.shape[1])]
+    lengths = np.sqrt(np.asarray(found.sum(1))).clip(min=1)
+    return found.multiply(1 / lengths).tocsr()
 
 
 def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int] | np.ndarray]) -> Any:

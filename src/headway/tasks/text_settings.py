@@ -67,9 +67,17 @@ def plans_by_time(recipe: str, given: Mapping[str, Any]) -> bool:
 
 
 def largest_suited(sizes: Sequence[Size], suits: Callable[[Size], bool], *, given: Mapping[str, Any]) -> Size:
-    """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything."""
-    named = {each.name: given[f"model.{each.name}"] for each in fields(Size) if f"model.{each.name}" in given}
+    """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything (dropout is
+    no size)."""
+    parts = [each.name for each in fields(Size) if each.name != "dropout"]
+    named = {name: given[f"model.{name}"] for name in parts if f"model.{name}" in given}
     return replace(sizes[0], **named) if named else [sizes[0], *filter(suits, sizes[1:])][-1]
+
+
+def dropout_line(dropout: float, data: str, *, often: bool, given: Mapping[str, Any]) -> dict[str, str]:
+    """Why it was chosen, unless it was not; `data` with its verb: "the pairs are"."""
+    seen = "so often" if often else "about once or less"
+    return {} if "model.dropout" in given else {"dropout": f"{dropout:g}, as {data} seen {seen}"}
 
 
 def seconds_per_token(size: Size) -> float:

@@ -14,7 +14,7 @@ from headway.data.dataset import RowReader
 from headway.models.recipes import SIZES, Size
 from headway.tasks import language_settings as language
 from headway.tasks.task import Choice
-from headway.tasks.text_settings import TOKEN, largest_suited, plans_by_time, seconds_per_token
+from headway.tasks.text_settings import TOKEN, dropout_line, largest_suited, plans_by_time, seconds_per_token
 
 LADDER = (  # of each stack
     Size(width=128, layers=2, heads=4),
@@ -64,14 +64,8 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
     dropout = 0.0 if often < ONCE else size.dropout if often < SOME else OFTEN
     settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}
     settings |= {"train.average": AVERAGE, "train.decay": 1.0}
-    return Choice(
-        settings,
-        {
-            "size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times",
-            "dropout": f"{given.get('model.dropout', dropout):g}, as the pairs are seen "
-            f"{'so often' if often >= ONCE else 'about once or less'}",
-        },
-    )
+    why = {"size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times"}
+    return Choice(settings, why | dropout_line(dropout, "the pairs are", often=often >= ONCE, given=given))
 
 
 def parameters(size: Size, *, vocab: int) -> float:

@@ -1,5 +1,5 @@
-"""The linear map of n-grams beside a classifier (`tasks/ngram_features.py`) alone, with and without what naive Bayes and
-the n-grams of characters add, and the baseline of the same texts: cross-validation on a training file.
+"""The linear map of n-grams beside a classifier (`tasks/ngram_features.py`) alone, with and without what naive Bayes
+and the n-grams of characters add, and the baseline of the same texts: cross-validation on a training file.
 
     python -m benchmarks.ngram_fit DATA-FOLDER [trec sst2 squad] [--folds 5]
 
@@ -24,8 +24,13 @@ from headway.layers.ngrams import NgramConfig, NgramLinear
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify import Classify
 from headway.tasks.ngram_features import (
-    CLOSE, STRENGTH, character_matrix, count_ratios, feature_matrix, find_ngrams,
-)  # fmt: skip
+    CLOSE,
+    STRENGTH,
+    character_matrix,
+    count_ratios,
+    feature_matrix,
+    find_ngrams,
+)
 
 SQUAD = "squad2-dev-half/dev-v2.0.json"
 ORDER = 2

@@ -67,8 +67,8 @@ def plans_by_time(recipe: str, given: Mapping[str, Any]) -> bool:
 
 
 def largest_suited(sizes: Sequence[Size], suits: Callable[[Size], bool], *, given: Mapping[str, Any]) -> Size:
-    """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything (dropout is
-    no size)."""
+    """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything.
+    Dropout is no size."""
     parts = [each.name for each in fields(Size) if each.name != "dropout"]
     named = {name: given[f"model.{name}"] for name in parts if f"model.{name}" in given}
     return replace(sizes[0], **named) if named else [sizes[0], *filter(suits, sizes[1:])][-1]

@@ -11,7 +11,15 @@ import headway
 from headway import jobs
 from headway.errors import ConfigError, TrainingError
 
-SETTINGS = {"model.width": 16, "model.layers": 1, "model.heads": 2, "batch": 8, "task.vocab": 60, "eval_every": 2}
+SETTINGS = {
+    "model.width": 16,
+    "model.layers": 1,
+    "model.heads": 2,
+    "batch": 8,
+    "task.vocab": 60,
+    "task.ngrams": 0,  # they know the labels at once, so that later weights were no better than the first
+    "eval_every": 2,
+}
 ROWS = "".join(f"i {'love' if i % 2 else 'hate'} number {i}\t{'good' if i % 2 else 'bad'}\n" for i in range(80))
 
 

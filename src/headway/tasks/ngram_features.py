@@ -1,9 +1,9 @@
 """The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
 training, and of the weights of both parts after it (stacking, Wolpert 1992).
 
-The fit is a logistic regression, as in the baseline that the run is compared with, in which two things are shared: a
-weight may become the larger the more its n-gram speaks for the output by naive Bayes (NB-SVM, Wang & Manning 2012), and
-the weight of a token is its own plus those of its n-grams of characters, so that rare tokens know what similar ones do.
+The fit is a logistic regression, as in the baseline that the run is compared with, with two changes: features are scaled
+by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012), and the weight of a token is its own plus those
+of its n-grams of characters, so that tokens that are spelled alike have similar weights (as in fastText).
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def fit_ngrams(
 
 
 def count_ratios(inputs: Any, targets: np.ndarray) -> np.ndarray:
-    """(feature, output): the logarithm of how much more often a feature occurs in texts of the output than in others.
-    `targets` (text, output) are 0 or 1."""
+    """(feature, output): the log-count ratios of naive Bayes, with add-one smoothing: how much more often a feature
+    occurs in texts of the output than in others. `targets` (text, output) are 0 or 1."""
     occurs = (inputs > 0).astype(np.float64)
     inside, outside = 1 + occurs.T @ targets, 1 + occurs.T @ (1 - targets)
     return np.log(inside / inside.sum(0)) - np.log(outside / outside.sum(0))

@@ -1,9 +1,9 @@
 """The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
 training, and of the weights of both parts after it (stacking, Wolpert 1992).
 
-The fit is a logistic regression, as in the baseline that the run is compared with, with two changes: features are scaled
-by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012), and the weight of a token is its own plus those
-of its n-grams of characters, so that tokens that are spelled alike have similar weights (as in fastText).
+The fit is a logistic regression, as in the baseline that the run is compared with, with two changes: features are
+scaled by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012), and the weight of a token is its own plus
+those of its n-grams of characters, so that tokens that are spelled alike have similar weights (as in fastText).
 """
 
 from __future__ import annotations

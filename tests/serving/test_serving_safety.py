@@ -258,7 +258,7 @@ def test_trust_54_slow_clients_are_closed_and_others_answered(plain: Running) ->
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: ")
     slow[59].sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
     started = time.monotonic()
-    assert plain.get("/health").status == 200 and time.monotonic() - started < 2
+    assert plain.get("/health").status == 200 and time.monotonic() - started < 8
     for _ in range(4):  # a byte from time to time does not help
         time.sleep(0.25)
         for connection in slow[:40]:

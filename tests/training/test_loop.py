@@ -205,12 +205,13 @@ def test_fp16_overflow_skips_the_update_and_halves_the_scale(tmp_path):
 def test_the_share_of_time_spent_on_reading_data_is_logged(tmp_path):
     class Slow(toy.ToySource):
         def load(self, indices, epoch):
-            time.sleep(0.1)  # far longer than a step
+            time.sleep(0.1)
             return super().load(indices, epoch)
 
-    slow = toy.toy_fit(tmp_path / "slow", source=Slow(), steps=4).history[-1]["waiting"]
-    assert 0.5 < slow <= 1
-    assert 0 < toy.toy_fit(tmp_path / "quick", steps=4).history[-1]["waiting"] < slow
+    (slow,) = toy.toy_fit(tmp_path / "slow", source=Slow(), steps=4, log_every=4).history
+    assert 4 * 0.1 <= slow["waiting"] * slow["predictions"] / slow["speed"] and slow["waiting"] <= 1
+    (quick,) = toy.toy_fit(tmp_path / "quick", steps=4, log_every=4).history
+    assert 0 < quick["waiting"] < 1
 
 
 def test_log_lines_and_curves(tmp_path):

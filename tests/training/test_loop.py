@@ -209,7 +209,8 @@ def test_the_share_of_time_spent_on_reading_data_is_logged(tmp_path):
             return super().load(indices, epoch)
 
     (slow,) = toy.toy_fit(tmp_path / "slow", source=Slow(), steps=4, log_every=4).history
-    assert 4 * 0.1 <= slow["waiting"] * slow["predictions"] / slow["speed"] and slow["waiting"] <= 1
+    # seconds, of which the first batch, which cannot be read ahead, has 0.1 however busy the machine is
+    assert slow["waiting"] * slow["predictions"] / slow["speed"] >= 0.1 and slow["waiting"] <= 1
     (quick,) = toy.toy_fit(tmp_path / "quick", steps=4, log_every=4).history
     assert 0 < quick["waiting"] < 1
 

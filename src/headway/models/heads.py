@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.layers.dropout import drop
 from headway.layers.feedforward import ACTIVATIONS
-from headway.layers.linear import Linear
+from headway.layers.linear import Linear, linear
 from headway.layers.ngrams import NgramLinear
 from headway.models.config import (
     ClassifyHeadConfig,
@@ -64,7 +64,7 @@ class LanguageHead(Head):
             x = x * self.scale
         weight = table if self.project is None else self.project.table
         assert weight is not None
-        return Output(hidden, logits=F.linear(x, weight, self.bias))  # (batch, length, vocab) or (n, vocab)
+        return Output(hidden, logits=linear(x, weight, self.bias))  # (batch, length, vocab) or (n, vocab)
 
 
 class ClassifyHead(Head):

@@ -22,13 +22,14 @@ from headway.data.batch import Batch
 from headway.distributed import World
 from headway.errors import CheckpointError, ConfigError, DiskError, TrainingError
 from headway.files import is_present
+from headway.layers.precision import autocast
 from headway.memory import return_freed_memory
 from headway.training import rng
 from headway.training.nonfinite import format_locations, is_out_of_memory
 from headway.training.protocols import LossFunction, Source
 from headway.training.read_ahead import ReadAhead
 from headway.training.replica import Replica
-from headway.training.step_dump import StepDump, autocast
+from headway.training.step_dump import StepDump
 from headway.validation import between, from_dict
 
 SPLIT_FILE = "out-of-memory.json"  # in training/: the number of micro-batches to use after a restart

@@ -5,7 +5,6 @@ It contains the weights before the step, the micro-batch and the random states, 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from torch import Tensor, nn
 
 from headway.data.batch import Batch
 from headway.errors import TrainingError
+from headway.layers.precision import autocast
 from headway.training import rng
 from headway.training.nonfinite import NonFiniteReport, find_nonfinite, format_locations
 from headway.training.protocols import LossFunction
 from headway.training.state import UNREADABLE, load_state, verify, write_state
 from headway.training.state_schema import StepDumpState, check_schema
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,3 @@ def replay(path: Path, model: nn.Module, *, loss: LossFunction, device: torch.de
     )
     report = dump.find_nonfinite(model.to(device).train(), loss)
     return ReplayResult(dump.step, dump.batch.where, facts["culprit"], report)
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=DTYPES[precision])

@@ -1,0 +1,82 @@
+"""Products of linear layers in bf16 on a CPU: sums in float32, rounded factors, forward and backward."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.layers.linear import Linear, bf16_matmul, linear
+from headway.layers.precision import autocast
+
+CPU = torch.device("cpu")
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().float()
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def example(seed: int = 0) -> tuple[torch.Tensor, Linear]:
+    torch.manual_seed(seed)
+    return torch.randn(4, 128, 256, requires_grad=True), Linear(256, 320)
+
+
+def results(x: torch.Tensor, layer: Linear, *, precision: str) -> list[torch.Tensor]:
+    with autocast(precision, CPU):
+        out = layer(x)
+    return [out, *torch.autograd.grad(out.square().sum(), [x, layer.weight, layer.bias])]
+
+
+def test_factors_are_rounded_at_most_and_the_rest_is_float32():
+    x, layer = example()
+    exact, ours = results(x, layer, precision="fp32"), results(x, layer, precision="bf16")
+    for precise, found in zip(exact, ours, strict=True):
+        assert found.dtype == torch.float32 and found.shape == precise.shape
+        assert (found - precise).norm() < 0.01 * precise.norm()
+    rounds = (ours[0] - exact[0]).norm() > 1e-4 * exact[0].norm()  # with AMX, or another CPU's instructions
+    convert = rounded if rounds else torch.Tensor.float
+    factors = [convert(x), convert(layer.weight)]
+    torch.testing.assert_close(ours[0], F.linear(*factors, layer.bias), rtol=1e-5, atol=1e-5)
+    g = convert(2 * ours[0]).flatten(0, 1)  # (row, output)
+    torch.testing.assert_close(ours[1].flatten(0, 1), g @ factors[1], rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(ours[2], g.T @ factors[0].flatten(0, 1), rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(ours[3], 2 * ours[0].flatten(0, 1).sum(0), rtol=1e-4, atol=1e-2)
+
+
+def test_no_gradient_is_computed_that_nothing_needs():
+    x, layer = example()
+    layer.weight.requires_grad_(False)
+    with bf16_matmul():
+        out = layer(x.detach().requires_grad_())
+    out.sum().backward()
+    assert layer.weight.grad is None and layer.bias.grad is not None
+    with bf16_matmul():
+        assert not linear(x.detach(), layer.weight.detach()).requires_grad
+
+
+def test_other_types_are_computed_as_they_are():
+    x, layer = example()
+    with bf16_matmul():
+        assert torch.equal(linear(x.double(), layer.weight.double()), F.linear(x.double(), layer.weight.double()))
+
+
+def test_the_context_ends_with_an_error():
+    x, layer = example()
+    exact = layer(x)
+    with pytest.raises(ValueError), bf16_matmul():
+        raise ValueError
+    assert torch.equal(layer(x), exact)
+
+
+def test_hooks_see_the_values_that_are_computed():
+    x, layer = example()
+    seen = []
+    layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    with bf16_matmul():
+        out = nn.Sequential(layer)(x)
+    assert seen[0] is out

@@ -25,7 +25,7 @@ LADDER = (  # of each stack
 ENOUGH_EPOCHS = 16  # that a larger model sees the pairs at least
 PER_TOKEN = 5  # parameters of a larger model for each token of the pairs, at most
 ONCE, SOME = 2.0, 8.0  # epochs without dropout, epochs with that of the size …
-OFTEN = 0.15  # … and the dropout beyond
+OFTEN, LARGER = 0.15, 0.3  # … and the dropout beyond, of the smallest and of a larger model, which learns more by heart
 AVERAGE = 0.997  # decay of the averaged weights, over some hundred updates
 
 
@@ -61,7 +61,8 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
 
     size = largest_suited(LADDER, suits, given=given)
     often = epochs(size)
-    dropout = 0.0 if often < ONCE else size.dropout if often < SOME else OFTEN
+    most = OFTEN if size.width <= LADDER[0].width else LARGER
+    dropout = 0.0 if often < ONCE else size.dropout if often < SOME else most
     settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}
     settings |= {"train.average": AVERAGE, "train.decay": 1.0}
     why = {"size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times"}

@@ -22,7 +22,14 @@ from headway.models.config_checks import validate
 from headway.models.recipes import Size
 from headway.models.rehead import apply_temperature
 from headway.tasks.classify import Classify
-from headway.tasks.ngram_features import character_matrix, feature_matrix, find_ngrams, fit_ngrams, fit_weights
+from headway.tasks.ngram_features import (
+    character_matrix,
+    feature_matrix,
+    find_ngrams,
+    fit_ngrams,
+    fit_weights,
+    weighted_sum,
+)
 from headway.tasks.targets import UNKNOWN
 from headway.training.state import load_latest
 
@@ -119,7 +126,7 @@ def test_a_rare_token_is_like_those_that_are_spelled_alike() -> None:
     assert abs(leaning(other, 4) - leaning(other, 14)) < 0.02
 
 
-def test_the_weights_of_both_parts_have_the_lowest_loss() -> None:
+def test_the_weights_of_the_parts_have_the_lowest_loss() -> None:
     chance = torch.Generator().manual_seed(0)
     labels = torch.randint(3, (400,), generator=chance)
     right = 4.0 * torch.nn.functional.one_hot(labels, 3)
@@ -127,17 +134,21 @@ def test_the_weights_of_both_parts_have_the_lowest_loss() -> None:
         scale * right + 3 * torch.randn(400, 3, generator=chance) for scale in (1.0, 0.0)
     )  # fmt: skip
 
-    def loss(network: float, ngrams: float) -> float:
-        return float(torch.nn.functional.cross_entropy(network * useless + ngrams * useful, labels))
+    parts = torch.stack([useless, useful, useful.flip(0)])
 
-    found = fit_weights(useless, useful, labels)
-    assert found.network < 0.1 < found.ngrams
-    for change in (-0.05, 0.05):
-        assert loss(found.network, found.ngrams) <= loss(max(0.0, found.network + change), found.ngrams)
-        assert loss(found.network, found.ngrams) <= loss(found.network, found.ngrams + change)
+    def loss(weights: list[float]) -> float:
+        return float(torch.nn.functional.cross_entropy(weighted_sum(parts, weights), labels))
+
+    found = fit_weights(parts, labels)
+    assert max(found[0], found[2]) < 0.1 < found[1]
+    for place in range(3):
+        for change in (-0.05, 0.05):
+            other = [max(0.0, weight + change * (place == at)) for at, weight in enumerate(found)]
+            assert loss(found) <= loss(other)
     unknown = torch.cat([labels, torch.full((5,), UNKNOWN)])  # labels that the model does not have
-    again = fit_weights(*(torch.cat([part, part[:5]]) for part in (useless, useful)), unknown)
-    assert (again.network, again.ngrams) == pytest.approx((found.network, found.ngrams), abs=1e-4)
+    again = fit_weights(torch.cat([parts, parts[:, :5]], dim=1), unknown)
+    assert again == pytest.approx(found, abs=1e-4)
+    assert fit_weights(parts[:, :5], unknown[-5:]) == [1.0, 1.0, 1.0]
 
 
 def test_padding_on_either_side_changes_nothing() -> None:
@@ -168,6 +179,8 @@ def test_configs_that_cannot_be() -> None:
             validate(config)
     with pytest.raises(ConfigError, match="ngrams is 4"):
         Classify(tokenizer=None, ngrams=4)
+    with pytest.raises(ConfigError, match="convolutions is 2000"):
+        Classify(tokenizer=None, convolutions=2000)
 
 
 ROWS = [
@@ -233,6 +246,8 @@ def test_attribution_adds_up_and_names_the_ngrams(run: Path) -> None:
     assert found.total == pytest.approx(found.logit, abs=1e-4)
     (part,) = [part for part in found.parts if part.name == "head.ngrams"]
     assert part.value == pytest.approx(bundle.model.head.ngrams(ids, None)[0, 0].item(), abs=1e-5)
+    (part,) = [part for part in found.parts if part.name == "head.convolution"]
+    assert part.value == pytest.approx(bundle.model.head.convolution(ids, None)[0, 0].item(), abs=1e-5)
     last = logit_lens(bundle.model, {"inputs": ids}, top=1)[-1]
     assert last.ids[0, 0] == bundle.model(ids).logits.argmax()
 
@@ -240,8 +255,9 @@ def test_attribution_adds_up_and_names_the_ngrams(run: Path) -> None:
 def test_explain_shows_what_the_ngrams_add(run: Path) -> None:
     found = collect(headway.load(run), "buy the hat").attribution
     assert found is not None and sum(value for _, value in found.parts) == pytest.approx(found.logit, abs=1e-4)
-    (value,) = [value for name, value in found.parts if name == "n-grams of tokens (linear)"]
-    assert value != 0
+    for part in ("n-grams of tokens (linear)", "convolutions over tokens"):
+        (value,) = [value for name, value in found.parts if name == part]
+        assert value != 0
 
 
 def test_a_temperature_reaches_both_parts(run: Path) -> None:
@@ -268,9 +284,9 @@ def test_scores_of_a_run_are_of_rows_that_the_weights_were_not_fitted_to(run: Pa
 )
 def test_what_is_chosen_without_settings(change: dict[str, Any], tmp_path: Path) -> None:
     options = {"steps": 1, **change, "settings": {**TINY, **change.get("settings", {})}}
-    assert train("classify", ROWS, out=tmp_path / "other", **options).bundle.model.head.ngrams is None
+    assert not train("classify", ROWS, out=tmp_path / "other", **options).bundle.model.head.beside
     plain = train("classify", ROWS, out=tmp_path / "plain", steps=1, settings=TINY)
-    assert plain.bundle.model.head.ngrams is not None
+    assert list(plain.bundle.model.head.beside) == ["ngrams", "convolution"]
 
 
 def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
@@ -284,3 +300,13 @@ def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
         train("classify", ROWS, out=tmp_path / "tuned", start=run, steps=1, settings={"ngrams": 2})
     tuned = train("classify", ROWS, out=tmp_path / "other", start=run, steps=1)
     assert tuned.bundle.model.head.ngrams is None
+
+
+def test_adapters_of_a_classifier_open_without_the_parts_that_their_base_has_beside(run: Path, tmp_path: Path) -> None:
+    tuned = train("classify", ROWS, out=tmp_path / "tuned", start=run, steps=3, lora=2)
+    ids = torch.arange(5, 15).view(2, 5)
+    expected = headway.load(tuned.folder).logits(input_ids=ids)
+    opened = headway.load(tuned.folder / "adapter")
+    torch.testing.assert_close(opened.logits(input_ids=ids), expected, atol=1e-5, rtol=0)
+    opened.save(tmp_path / "merged")
+    torch.testing.assert_close(headway.load(tmp_path / "merged").logits(input_ids=ids), expected, atol=1e-5, rtol=0)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from headway.tasks.text_settings import Amount, choose_for_examples
+from headway.data.row import Row
+from headway.tasks import text_settings
+from headway.tasks.text_settings import Amount, choose_for_examples, choose_for_labels
 
 
 @pytest.mark.parametrize(("examples", "epochs"), [(100, 60), (2000, 25), (5000, None), (100_000, None)])
@@ -23,3 +25,36 @@ def test_large_data_gets_the_larger_model_if_there_is_time() -> None:
     assert not choose_for_examples(large, recipe="modern", given=moment).settings
     assert not choose_for_examples(small, recipe="modern", given=weeks).settings
     assert not choose_for_examples(large, recipe="modern", given={**weeks, "model.width": 64}).settings
+
+
+def rows(count: int) -> list[Row]:
+    return [Row({"text": f"text {number}", "label": "ab"[number % 2]}, f"mine.tsv:{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "words"),
+    [
+        ({}, {"task.ngrams", "task.convolutions", "train.score"}, ("pairs and conv", "30 texts", "held-out loss")),
+        ({"task.ngrams": 0}, {"task.ngrams", "task.convolutions", "train.score"}, ("convolutions over tokens, next",)),
+        ({"task.ngrams": 0, "task.convolutions": 0}, set(), ()),
+        ({"task.architecture": "gru"}, set(), ()),
+    ],
+)
+def test_few_texts_get_parts_beside_the_transformer(given, settings, words) -> None:
+    choice = choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.steps": 5, **given})
+    assert set(choice.settings) == settings
+    said = " ".join(choice.why.values())
+    assert all(word in said for word in words) and bool(said) == bool(words)
+
+
+def test_large_data_and_other_recipes_have_none(monkeypatch) -> None:
+    monkeypatch.setattr(text_settings, "LARGE", 30)
+    assert not choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.steps": 5}).settings
+    assert choose_for_labels(lambda: iter(rows(28)), recipe="modern", given={"train.steps": 5}).settings
+    for recipe in ("published", "classic", "finetune"):
+        assert not choose_for_labels(lambda: iter(rows(28)), recipe=recipe, given={"train.steps": 5}).settings
+
+
+def test_a_given_score_is_not_explained() -> None:
+    choice = choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.score": "accuracy"})
+    assert "score" not in choice.why

@@ -33,8 +33,9 @@ def test_more_time_gets_a_larger_model_where_there_are_pairs_enough() -> None:
 
 
 def test_pairs_that_are_seen_often_get_dropout() -> None:
-    found = [chosen(MULTI30K, minutes)["model.dropout"] for minutes in (1, 5, 43)]
-    assert found == [0.0, 0.1, 0.15]
+    found = [chosen(MULTI30K, minutes) for minutes in (1, 5, 43, 400)]
+    assert [each["model.dropout"] for each in found] == [0.0, 0.1, 0.15, 0.3]
+    assert [each["model.width"] for each in found] == [128, 128, 128, 192]
 
 
 def test_a_given_dropout_does_not_change_the_size() -> None:

@@ -124,6 +124,13 @@ def token_attribution(
     return story.Attribution(target.text, round_float32(found.logit), parts, method="integrated")
 
 
+PARTS = {
+    "embedding": "embedding",
+    "ngrams": "n-grams of tokens (linear)",
+    "convolution": "convolutions over tokens",
+}
+
+
 def _part_name(part: Contribution) -> str:
     """For example "layer 3, head 2"; all biases are one part."""
     kind = part.name.rpartition(".")[2]
@@ -132,7 +139,7 @@ def _part_name(part: Contribution) -> str:
         return f"layer {_layer(part.name)}{cross}, head {part.head}"
     if kind == "feedforward":
         return f"layer {_layer(part.name)}, feed-forward"
-    return {"embedding": "embedding", "ngrams": "n-grams of tokens (linear)"}.get(kind, "biases")
+    return PARTS.get(kind, "biases")
 
 
 def _layer(name: str) -> int:

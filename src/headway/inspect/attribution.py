@@ -74,10 +74,11 @@ def attribute(
     path = _BackwardPath(
         prefix, {name: values[-1][row].index_select(-2, head.positions) for name, values in recorded.items()}
     )
-    if (ngrams := getattr(part.model.head, "ngrams", None)) is not None:
+    for name, beside in getattr(part.model.head, "beside", {}).items():
         real = None if mask is None else mask[row : row + 1]
-        added = ngrams(inputs["inputs"][row : row + 1], real)[0, token].item()
-        path.parts.append(Contribution(f"{prefix}head.ngrams", None, added))
+        with eval_mode(model), torch.no_grad():
+            added = beside(inputs["inputs"][row : row + 1], real)[0, token].item()
+        path.parts.append(Contribution(f"{prefix}head.{name}", None, added))
     path.through_head(head, hidden[head.positions])
     path.through_stack(part.model)
     return Attribution(value, path.parts[::-1])

@@ -61,7 +61,7 @@ def head_logits(part: Part, stream: Tensor, *, mask: Tensor | None, ids: Tensor 
     if model.head is None:
         raise InputError("the model has no head, so the logit lens has nothing to apply; load it with one")
     hidden = model.stack.finish(stream, None if mask is None else mask.bool())
-    logits = apply_head(model.head, hidden, model.token_table, padding_mask=mask, ids=ids).logits
+    logits = apply_head(model.head, hidden, model.token_table, padding_mask=mask, ids=ids, ids_padding_mask=mask).logits
     if logits is None:
         raise InputError(f"the model's head ({type(model.head).__name__}) gives no logits")
     return logits

@@ -34,8 +34,9 @@ def run_warnings(
     """A line for each way in which the run has failed to learn, with what to try; none for a healthy run. `beside` are
     the baselines; the trivial one alone, if they are not given."""
     beside = trivial_baseline(task, scores) if beside is None else beside
-    name = settings.score or task.metric
-    higher = task.is_better_higher(name) if settings.score else task.higher_is_better
+    shared = any(settings.score in each.scores for each in beside)  # a linear model has no loss to compare with
+    name = settings.score if shared else task.metric
+    higher = task.is_better_higher(name) if shared else task.higher_is_better
     return [*_diverged(result, settings), *_not_above(beside, result, scores, name=name, higher=higher)]
 
 

@@ -254,7 +254,8 @@ def _run_plan(
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
-            say(f"kept         the weights of step {result.best_step:,}, the best by {task.metric} ({result.best:.4g})")
+            score = settings.score or task.metric
+            say(f"kept         the weights of step {result.best_step:,}, the best by {score} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
         for line in baseline_lines(beside, scores):
             say(f"baseline     {line}")

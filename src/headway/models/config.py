@@ -20,6 +20,7 @@ from headway.layers.recurrent import Cell
 from headway.layers.relative import RelativeVectorsConfig
 from headway.layers.rotary import RotaryConfig
 from headway.layers.score_bias import RelativeBiasConfig
+from headway.layers.token_convolution import TokenConvolutionConfig
 from headway.layers.transformer_xl import DistanceVectorsConfig
 
 
@@ -116,7 +117,9 @@ class ClassifyHeadConfig:
     dropout: float = 0.0
     dense_dropout: bool = True  # dropout before dense as well as after it (RoBERTa, BART); BERT has it only after
     distilled: bool = False  # a second projection, of the second token; the logits are the mean of both (DeiT)
-    ngrams: NgramConfig | None = None  # a linear map of token n-grams, whose logits are added in eval mode
+    # classify by the tokens alone, each trained by itself; their logits are added in eval mode
+    ngrams: NgramConfig | None = None  # a linear map of token n-grams
+    convolution: TokenConvolutionConfig | None = None
     kind: Literal["classify"] = "classify"
 
 

@@ -79,7 +79,13 @@ class Encoder(Model):
         else:
             hidden = self.stack(embedded, mask=mask, condition=condition)
         return apply_head(
-            self.head, hidden, self.token_table, padding_mask=real, logit_positions=logit_positions, ids=inputs
+            self.head,
+            hidden,
+            self.token_table,
+            padding_mask=real,
+            logit_positions=logit_positions,
+            ids=inputs,
+            ids_padding_mask=embedded.padding_mask,
         )
 
     def _pooled_column(self, embedded: Embedded) -> Tensor:  # (batch, 1)

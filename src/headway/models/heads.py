@@ -15,6 +15,7 @@ from headway.layers.dropout import drop
 from headway.layers.feedforward import ACTIVATIONS
 from headway.layers.linear import Linear, linear
 from headway.layers.ngrams import NgramLinear
+from headway.layers.token_convolution import TokenConvolution
 from headway.models.config import (
     ClassifyHeadConfig,
     DetectHeadConfig,
@@ -77,13 +78,26 @@ class ClassifyHead(Head):
         self.project = Linear(width, config.labels, bias=config.bias)
         self.distilled = Linear(width, config.labels, bias=config.bias) if config.distilled else None
         self.ngrams = NgramLinear(config.labels, config.ngrams) if config.ngrams else None
+        self.convolution = TokenConvolution(config.labels, config.convolution) if config.convolution else None
+
+    @property
+    def beside(self) -> dict[str, nn.Module]:
+        """The parts that classify by the tokens alone, by name; each maps ids and their padding mask to logits."""
+        parts = {"ngrams": self.ngrams, "convolution": self.convolution}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def reads_ids(self) -> bool:  # type: ignore[override]
-        return self.ngrams is not None
+        return bool(self.beside)
 
     def forward(
-        self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None, ids: Tensor | None = None
+        self,
+        hidden: Tensor,
+        *,
+        table: Tensor | None,
+        padding_mask: Tensor | None,
+        ids: Tensor | None = None,  # (batch, length), for the parts beside
+        ids_padding_mask: Tensor | None = None,
     ) -> Output:
         late = self.pool == "late"
         x = hidden if late else pool(hidden, padding_mask, self.pool)  # (batch, width), or late (batch, length, width)
@@ -96,10 +110,14 @@ class ClassifyHead(Head):
             logits = (logits + self.distilled(_drop(hidden[:, 1], self))) / 2
         if late:
             logits, x = pool(logits, padding_mask, "mean"), pool(x, padding_mask, "mean")
-        if self.ngrams is not None and not self.training:  # each part learns to classify alone
-            assert ids is not None
-            logits = logits + self.ngrams(ids, padding_mask).to(logits.dtype)
-        return Output(hidden, logits=logits, pooled=x)  # (batch, labels)
+        output = Output(hidden, logits=logits, pooled=x)  # (batch, labels)
+        if self.training:  # each part learns to classify alone
+            if self.convolution is not None:
+                output.convolution_logits = self.convolution(ids, ids_padding_mask)
+            return output
+        for part in self.beside.values():
+            output.logits = output.logits + part(ids, ids_padding_mask).to(logits.dtype)
+        return output
 
 
 class TokenHead(Head):
@@ -189,13 +207,14 @@ def apply_head(
     *,
     padding_mask: Tensor | None,
     logit_positions: Tensor | None = None,
-    ids: Tensor | None = None,  # (batch, length), what the model reads, for a head that reads them too
+    ids: Tensor | None = None,  # (batch, length), what the model reads, for a head that reads them too …
+    ids_padding_mask: Tensor | None = None,  # … and which of them are real
 ) -> Output:
     if head is None:
         return Output(hidden)
     extra = {} if logit_positions is None else {"logit_positions": logit_positions}
     if head.reads_ids and ids is not None:
-        extra["ids"] = ids
+        extra |= {"ids": ids, "ids_padding_mask": ids_padding_mask}  # type: ignore[dict-item]
     return head(hidden, table=table, padding_mask=padding_mask, **extra)
 
 

@@ -22,6 +22,7 @@ from headway.layers.feedforward import FeedForward
 from headway.layers.norms import Modulation
 from headway.layers.projected_lstm import ProjectedLSTM
 from headway.layers.recurrent import Recurrent, RecurrentCell, reset_cells
+from headway.layers.token_convolution import TokenConvolution
 from headway.models.decoder import Decoder
 from headway.models.heads import RARE, DetectHead, Head, LanguageHead
 from headway.models.recipes import Recipe
@@ -59,6 +60,8 @@ def initialise(model: nn.Module, recipe: Recipe, *, seed: int) -> None:
             module.classes.last.bias.fill_(RARE)
         if isinstance(module, CharacterEmbedding):  # no norm follows
             module.characters.weight.normal_(0, 1, generator=generator)
+        if isinstance(module, TokenConvolution):
+            module.reset(generator)
     if recipe != "classic":
         for module in model.modules():
             if isinstance(module, Attention) and module.config.scale is not None:  # scores as with the usual scale

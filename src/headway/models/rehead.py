@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,22 +97,34 @@ def apply_temperature(model: nn.Module, temperature: float) -> None:
     for bias in (getattr(last, "bias", None), getattr(head, "bias", None), getattr(second, "bias", None)):
         if isinstance(bias, nn.Parameter):
             bias.div_(temperature)
-    if (ngrams := getattr(head, "ngrams", None)) is not None:
-        ngrams.weight.div_(temperature)
-        ngrams.bias.div_(temperature)
+    if isinstance(head, ClassifyHead):
+        for part in head.beside.values():
+            _scale_output(part, 1 / temperature)
 
 
 @torch.no_grad()
-def scale_parts(model: nn.Module, *, network: float, ngrams: float) -> None:
-    """Multiplies the two parts of a classifier's logits, in the weights: those that the network computes, and those of
-    the linear map of n-grams beside it."""
+def scale_parts(model: nn.Module, weights: Sequence[float]) -> None:
+    """Multiplies the parts of a classifier's logits, in their weights: the network's, and those of the parts beside."""
     head = logit_head(model)
-    assert isinstance(head, ClassifyHead) and head.ngrams is not None
-    for tensor in (head.project.weight, head.project.bias):
+    assert isinstance(head, ClassifyHead)
+    for part, weight in zip([head, *head.beside.values()], weights, strict=True):
+        _scale_output(part, weight)
+
+
+def remove_parts_beside(model: Encoder) -> None:
+    """Leaves a classifier's network alone, and its config likewise."""
+    head = logit_head(model)
+    assert isinstance(head, ClassifyHead)
+    head.ngrams = head.convolution = None
+    model.config = replace(model.config, head=replace(model.config.head, ngrams=None, convolution=None))
+
+
+def _scale_output(part: nn.Module, factor: float) -> None:
+    """Of a head, or of a part beside it: its output layer is `project`, or it is one itself."""
+    layer = getattr(part, "project", part)
+    for tensor in (layer.weight, layer.bias):
         if tensor is not None:
-            tensor.mul_(network)
-    for tensor in (head.ngrams.weight, head.ngrams.bias):
-        tensor.mul_(ngrams)
+            tensor.mul_(factor)
 
 
 @torch.no_grad()

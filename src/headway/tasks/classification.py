@@ -69,7 +69,12 @@ class Classification(Task):
         return {"labels": self.target.collate(labels)} if labels else {}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        return Loss(self.target.loss(logits_of(model, batch), batch.targets["labels"], training=model.training))
+        output, labels = output_of(model, batch), batch.targets["labels"]
+        total = self.target.loss(output.logits, labels, training=model.training)
+        if output.convolution_logits is None:
+            return Loss(total)
+        beside = self.target.loss(output.convolution_logits, labels, training=model.training)
+        return Loss(total + beside, {"transformer": total, "convolution": beside})
 
     # --- inference
 
@@ -78,7 +83,7 @@ class Classification(Task):
         """(example, output)"""
 
         def work(batch: Sequence[Example]) -> list[Tensor]:
-            return list(logits_of(model, self.batch(batch, model)).float().cpu())
+            return list(output_of(model, self.batch(batch, model)).logits.float().cpu())
 
         rows = map_by_length(examples, work, length=self.length, size=BATCH, tokens=self.tokens_at_once)
         return torch.stack(rows) if rows else torch.zeros(0, self.target.outputs)
@@ -120,9 +125,9 @@ class Classification(Task):
         return self.target.baseline(scores)
 
 
-def logits_of(model: nn.Module, batch: Batch) -> Tensor:
-    """The model's logits for a batch."""
+def output_of(model: nn.Module, batch: Batch) -> Any:
+    """What the model computes for a batch."""
     inputs: dict[str, Any] = dict(batch.inputs)
     if model.training and model.pools_one_token:
         inputs["pooled_only"] = True
-    return model(inputs.pop("inputs"), **inputs).logits
+    return model(inputs.pop("inputs"), **inputs)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.baselines import Baseline, thinned
 from headway.data.batch import Batch
@@ -21,6 +21,7 @@ from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
 from headway.layers.ngrams import MOST_ORDER, NgramConfig, NgramLinear
+from headway.layers.token_convolution import TokenConvolutionConfig
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.protocol import Model
@@ -28,14 +29,17 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import scale_parts, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification, judging_half
-from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights
-from headway.tasks.task import Choice, Example, ids_array, pad
+from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
+from headway.tasks.task import Choice, Example, device_of, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
 from headway.tasks.text_settings import choose_for_labels
 
 PAIR = ("text", "text_pair")
-NEW = {"pair": False, "segments": False, "ngrams": 0}  # options that earlier versions did not have, and defaults
+MOST_FILTERS = 1000
+SHOWN = {"": "transformer", "ngrams": "n-grams", "convolution": "convolutions"}
+# options that earlier versions did not have, and their defaults
+NEW = {"pair": False, "segments": False, "ngrams": 0, "convolutions": 0}
 
 
 @dataclass
@@ -55,13 +59,16 @@ class Classify(KindClassification):
     segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
     architecture: TextModel = "transformer"
     ngrams: int = 0  # a linear map of n-grams of up to so many tokens beside a model from scratch; 0: none
+    convolutions: int = 0  # filters of each size, over the tokens beside a model from scratch; 0: none
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.found_ngrams: Ngrams | None = None
-        self.fits_weights = False  # of the n-grams and the network, to the held-out rows: while it is trained
+        self.fits_weights = False  # of the network and the parts beside it, to the held-out rows: while it is trained
         if not 0 <= self.ngrams <= MOST_ORDER:
             raise ConfigError(f"ngrams is {self.ngrams}: it must be from 0 to {MOST_ORDER}")
+        if not 0 <= self.convolutions <= MOST_FILTERS:
+            raise ConfigError(f"convolutions is {self.convolutions}: it must be from 0 to {MOST_FILTERS}")
 
     @property
     def input_fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -83,9 +90,10 @@ class Classify(KindClassification):
         if tokenizer is None:
             texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
-        if task.ngrams:
+        for name in task.beside:
             if task.kind != "labels" or task.pair:
-                raise ConfigError("task.ngrams applies to one label for one text; leave it out")
+                raise ConfigError(f"task.{name} applies to one label for one text; leave it out")
+        if task.ngrams:
             ids, _ = task._ids_and_labels(rows)
             vocab, outputs = len(task.tokenizer), task.target.outputs
             task.found_ngrams = find_ngrams(ids, vocab=vocab, order=task.ngrams, outputs=outputs)
@@ -97,12 +105,15 @@ class Classify(KindClassification):
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         self.segments = bool(self.pair)
-        if self.ngrams and (recipe != "modern" or self.architecture != "transformer"):
-            raise ConfigError("task.ngrams applies to a transformer of --recipe modern; leave it out")
+        for name in self.beside:
+            if recipe != "modern" or self.architecture != "transformer":
+                raise ConfigError(f"task.{name} applies to a transformer of --recipe modern; leave it out")
         head = ClassifyHeadConfig(self.target.outputs, pool=self._pool(), dropout=size.dropout)
         if self.found_ngrams is not None and len(self.found_ngrams.keys):
             features = len(self.found_ngrams.keys)
             head = replace(head, ngrams=NgramConfig(features, len(self.tokenizer), self.ngrams))
+        if self.convolutions:
+            head = replace(head, convolution=TokenConvolutionConfig(len(self.tokenizer), filters=self.convolutions))
         if self.architecture != "transformer":
             return recipes.recurrent_encoder(
                 size,
@@ -113,53 +124,59 @@ class Classify(KindClassification):
             )
         return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
 
+    @property
+    def beside(self) -> list[str]:
+        """The options that put a part beside the network, which classifies by the tokens alone."""
+        return [name for name in ("ngrams", "convolutions") if getattr(self, name)]
+
     def fit_initial(self, model: Model, rows: RowReader) -> None:
-        if self.found_ngrams is None or (layer := ngram_layer(model)) is None:
+        if self.found_ngrams is None or (layer := parts_beside(model).get("ngrams")) is None:
             return
         ids, labels = self._ids_and_labels(rows)
-        fit_ngrams(layer, self.found_ngrams, ids, labels, spelling=self.tokenizer.token)
+        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, labels, spelling=self.tokenizer.token)
 
     def start_training(self) -> None:
         super().start_training()
-        self.fits_weights = bool(self.ngrams)
+        self.fits_weights = bool(self.beside)
 
     def finish_training(self, model: Model, rows: Iterable[Row]) -> list[str]:
-        """The n-grams and the network get the weights with the lowest loss on all held-out rows."""
+        """The network and the parts beside it get the weights with the lowest loss on all held-out rows."""
         lines = super().finish_training(model, rows)
-        if not self.fits_weights or (layer := ngram_layer(model)) is None:
+        if not self.fits_weights or not (names := list(parts_beside(model))):
             return lines
-        network, ngrams, labels = self._parts(model, layer, list(rows))
-        weights = fit_weights(network, ngrams, self.target.collate(labels))
-        scale_parts(model, network=weights.network, ngrams=weights.ngrams)
+        parts, labels = self._parts(model, list(rows))
+        weights = fit_weights(parts, self.target.collate(labels))
+        scale_parts(model, weights)
+        shown = ", ".join(f"{SHOWN[name]} {weight:.2f}" for name, weight in zip(["", *names], weights, strict=True))
         return [
             *lines,
-            f"n-grams      their logits have the weight {weights.ngrams:.2f}, those of the transformer "
-            f"{weights.network:.2f}, fitted to {len(labels):,} held-out examples; the scores are of weights that are "
-            "fitted to the other half of them",
+            f"weights      of the logits: {shown}; fitted to {len(labels):,} held-out examples; the scores "
+            "are of weights that are fitted to the other half of them",
         ]
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        """In training, with weights of the two parts that are fitted to the half of the rows that is not scored."""
-        if not self.fits_weights or (layer := ngram_layer(model)) is None:
+        """In training, with weights of the parts that are fitted to the half of the rows that is not scored."""
+        if not self.fits_weights or not parts_beside(model):
             return super().quick_evaluate(model, rows)
         kept = list(rows)
-        network, ngrams, labels = self._parts(model, layer, kept)
+        parts, labels = self._parts(model, kept)
         wanted, half = self.target.collate(labels), torch.tensor([judging_half(row) for row in kept], dtype=torch.bool)
-        logits = torch.empty_like(network)
+        logits = torch.empty_like(parts[0])
         for scored in (half, ~half):
             fitted = ~scored if (~scored).any() else scored  # one row alone
-            weights = fit_weights(network[fitted], ngrams[fitted], wanted[fitted])
-            logits[scored] = weights(network[scored], ngrams[scored])
+            weights = fit_weights(parts[:, fitted], wanted[fitted])
+            logits[scored] = weighted_sum(parts[:, scored], weights)
         return self.target.scores(logits, labels)
 
-    def _parts(self, model: Model, layer: NgramLinear, rows: Sequence[Row]) -> tuple[Tensor, Tensor, list[np.ndarray]]:
-        """Of the rows: the logits of the network and of the n-grams, and the labels."""
+    def _parts(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[np.ndarray]]:
+        """Of the rows: the logits of the network and of the parts beside it (part, row, label), and the labels."""
         examples = [example for row in rows for example in self.examples(row, strict=False)]
-        device = layer.weight.device
+        device, beside = device_of(model), parts_beside(model).values()
         with torch.no_grad():
-            each = [layer(torch.tensor([example["ids"].tolist()], device=device), None) for example in examples]
-        both, ngrams = self.logits(model, examples), torch.cat(each).float().cpu()
-        return both - ngrams, ngrams, [example["label"] for example in examples]
+            ids = [torch.tensor([example["ids"].tolist()], device=device) for example in examples]
+            others = [torch.cat([part(text, None) for text in ids]).float().cpu() for part in beside]
+        both = self.logits(model, examples)
+        return torch.stack([both - sum(others), *others]), [example["label"] for example in examples]
 
     def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[int]]:
         """Of the training rows; of very many, of evenly spread ones."""
@@ -169,8 +186,8 @@ class Classify(KindClassification):
         return [example["ids"] for example in examples], [int(example["label"][0]) for example in examples]
 
     def adapt(self, model: Model) -> Model:
-        if self.ngrams:
-            raise ConfigError("task.ngrams applies to a model from scratch, not to one that training starts from")
+        for name in self.beside:
+            raise ConfigError(f"task.{name} applies to a model from scratch, not to one that training starts from")
         if not (model.encodes or model.shape == "decoder") or model.inputs != "text":
             raise ConfigError(
                 f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "
@@ -195,7 +212,7 @@ class Classify(KindClassification):
     def _head(self, model: Model) -> ClassifyHeadConfig:
         labels, old = self.target.outputs, model.config.head
         if model.head_kind == "classify":
-            return replace(old, labels=labels, ngrams=None)  # n-grams are those of other texts
+            return replace(old, labels=labels, ngrams=None, convolution=None)  # they are of other texts
         if not model.encodes:
             return ClassifyHeadConfig(labels, pool="last", bias=False)
         dense: Any = old.activation if model.head_kind == "pooler" else "tanh"
@@ -287,8 +304,9 @@ class Classify(KindClassification):
         return {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
 
 
-def ngram_layer(model: Model) -> NgramLinear | None:
-    return getattr(model.output_head, "ngrams", None)
+def parts_beside(model: Model) -> dict[str, nn.Module]:
+    """The parts of a classifier beside its network, by name."""
+    return getattr(model.output_head, "beside", {})
 
 
 _WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

@@ -1,5 +1,5 @@
 """The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
-training, and of the weights of both parts after it (stacking, Wolpert 1992).
+training, and of the weights of all parts of a classifier after it (stacking, Wolpert 1992).
 
 The fit is a logistic regression, as in the baseline that the run is compared with, with two changes: features are
 scaled by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012), and the weight of a token is its own plus
@@ -123,32 +123,26 @@ def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int] | np.ndarra
     return csr_matrix((np.concatenate([none.astype(np.float32), *values]), parts[::-1]), shape=shape)
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Of the two parts of the logits."""
-
-    network: float = 1.0
-    ngrams: float = 1.0
-
-    def __call__(self, network: Tensor, ngrams: Tensor) -> Tensor:
-        return self.network * network + self.ngrams * ngrams
-
-
-def fit_weights(network: Tensor, ngrams: Tensor, labels: Tensor) -> Weights:
-    """Those with the lowest cross-entropy on examples that no part was trained on: logits (example, output) of both
-    parts, and the right output of each example. The problem is convex."""
+def fit_weights(parts: Tensor, labels: Tensor) -> list[float]:
+    """Those of a weighted sum with the lowest cross-entropy on examples that no part was trained on: logits (part,
+    example, output), and the right output of each example. The problem is convex."""
     from scipy.optimize import minimize
 
     known = labels != UNKNOWN
-    parts, wanted = torch.stack([network, ngrams])[:, known].double(), labels[known]  # (part, example, output)
+    logits, wanted = parts[:, known].double(), labels[known]
     if not len(wanted):
-        return Weights()
+        return [1.0] * len(parts)
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
-        logits = torch.einsum("p,pno->no", torch.from_numpy(values), parts)
-        residual = logits.softmax(-1) - F.one_hot(wanted, logits.shape[1])
-        loss = F.cross_entropy(logits, wanted)
-        return float(loss), torch.einsum("pno,no->p", parts, residual).numpy() / len(wanted)
+        both = weighted_sum(logits, values.tolist())
+        residual = both.softmax(-1) - F.one_hot(wanted, both.shape[1])
+        return float(F.cross_entropy(both, wanted)), torch.einsum("pno,no->p", logits, residual).numpy() / len(wanted)
 
-    found = minimize(objective, np.array([0.5, 0.5]), jac=True, method="L-BFGS-B", bounds=[(0.0, LARGEST)] * 2).x
-    return Weights(*map(float, found))
+    start = np.full(len(parts), 1 / len(parts))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, LARGEST)] * len(parts)).x
+    return [float(value) for value in found]
+
+
+def weighted_sum(parts: Tensor, weights: Sequence[float]) -> Tensor:
+    """(part, example, output) → (example, output)"""
+    return torch.einsum("p,pno->no", torch.tensor(weights, dtype=parts.dtype), parts)

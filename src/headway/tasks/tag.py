@@ -28,7 +28,7 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
 from headway.preprocess.character_text import WORD
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classification import logits_of
+from headway.tasks.classification import output_of
 from headway.tasks.distributed import map_by_length
 from headway.tasks.entities import all_tags, entities, entity_scores, repaired
 from headway.tasks.evaluated import Evaluated
@@ -144,7 +144,7 @@ class Tag(Task):
         return Batch(self.text_inputs(rows), {"tags": pad(tags, IGNORE)}, count=count, where=where)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        logits = logits_of(model, batch).flatten(0, 1)  # (batch · length, label)
+        logits = output_of(model, batch).logits.flatten(0, 1)  # (batch · length, label)
         return Loss(F.cross_entropy(logits, batch.targets["tags"].flatten(), ignore_index=IGNORE, reduction="sum"))
 
     # --- inference
@@ -156,7 +156,7 @@ class Tag(Task):
 
         def work(batch: Sequence[tuple[int, Reading]]) -> list[torch.Tensor]:
             inputs = self.text_inputs([reading.ids for _, reading in batch])
-            logits = logits_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model)))
+            logits = output_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model))).logits
             return list(logits.float().log_softmax(-1).cpu())  # (token, label) each
 
         scores = map_by_length(readings, work, length=lambda each: len(each[1].ids), size=BATCH)

@@ -26,6 +26,11 @@ TOKEN = 4  # characters, about
 TIMED = (16, 32)  # texts and tokens of a timed step
 STEPS = 20  # that are timed; the shortest counts
 LENGTHS = {"train.minutes", "train.steps", "train.epochs"}
+FILTERS = 100  # of each size of the convolutions beside a transformer
+BESIDE = {  # parts of a classifier from scratch
+    "task.ngrams": "a linear map of tokens and pairs",
+    "task.convolutions": "convolutions over tokens",
+}
 UNBALANCED = 3.0  # examples of the most frequent label for each of the rarest one
 MOST_LABELS = 1000
 
@@ -100,7 +105,7 @@ def seconds_per_token(size: Size) -> float:
 
 def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     """As `choose_for_examples`; rare labels weigh more where the best weights are chosen by macro F1; and a model from
-    scratch of a small data set has a linear map of n-grams beside it."""
+    scratch of a small data set has parts beside it that overfit less."""
     found, characters, pairs = dict[Label, tuple[int, str]](), 0, False
     for row in rows():
         label = row.fields["label"] if isinstance(row.fields["label"], str) else tuple(row.fields["label"])
@@ -119,7 +124,10 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
             f"rare labels weigh more: the most frequent one has {counts[-1]:,} examples, the rarest {counts[0]:,}"
         )
     plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
-    if plain and sum(counts) < LARGE:
-        settings["task.ngrams"] = 2
-        why["ngrams"] = f"a linear map of tokens and pairs beside the transformer, since {sum(counts):,} texts are few"
+    beside = {name: text for name, text in BESIDE.items() if given.get(name, True)}
+    if plain and beside and sum(counts) < LARGE:
+        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS, "train.score": "loss"}
+        why["beside"] = f"{' and '.join(beside.values())}, next to the transformer, since {sum(counts):,} texts are few"
+        if "train.score" not in given:
+            why["score"] = "the weights kept are those with the lowest held-out loss, which varies less than accuracy"
     return Choice(settings, why)

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.checkpoints.rules import AnyRule, Rule, expand, same
 from headway.errors import CheckpointError, ConfigError
+from headway.models.heads import ClassifyHead
+from headway.models.rehead import remove_parts_beside
 from headway.training.lora import LoRALinear, adapters, insert_adapters, merge_lora
 from headway.validation import Check, between, from_dict
 
@@ -38,8 +40,10 @@ MODULE_NAMES = Check("an object with names of modules as keys", lambda names: al
 
 
 class HasModel(Protocol):
+    config: Any
+
     @property
-    def model(self) -> nn.Module: ...
+    def model(self) -> Any: ...
 
     def tensor_rules(self) -> Sequence[AnyRule]: ...
 
@@ -140,6 +144,9 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
     insert_adapters(model, inserted, trained=beside)
     for name, tensor in beside.items():
         parameters[name].copy_(tensor)
+    head = getattr(model, "head", None)
+    if isinstance(head, ClassifyHead) and any(parameters[name] is head.project.weight for name in beside):
+        remove_parts_beside(model)  # a new head was trained without them
     return list(new)
 
 
@@ -155,6 +162,7 @@ def load_merged(folder: Path, load: Callable[[str], Adaptable]) -> Adaptable:
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error} (of {base})") from error
     merge_lora(bundle.model)
+    bundle.config = bundle.model.config
     return bundle
 
 

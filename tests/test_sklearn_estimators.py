@@ -81,9 +81,7 @@ def test_pipeline_and_cross_validation():
 
 
 def test_grid_search_chooses_the_longer_run():
-    model = classifier().set_params(
-        settings=SMALL | {"task.ngrams": 0, "task.convolutions": 0}
-    )  # need few
+    model = classifier().set_params(settings=SMALL | {"task.ngrams": 0, "task.convolutions": 0})  # need few
     search = GridSearchCV(model, {"steps": [1, 40]}, cv=2, refit=False).fit(TEXTS, LABELS)
     assert search.best_params_ == {"steps": 40}
 

@@ -28,6 +28,22 @@ LINE_BYTES = 2**20  # of a line of a log; a longer one is no entry
 TAIL = 2**18  # bytes at the end of a log that tell where a run stands
 
 LOSS = "training loss"  # the name of its curve
+TASK_METRICS = {  # task -> its metric, by kind of target where it has several; Task.metric, without importing the tasks
+    "generate": ("loss",),
+    "chat": ("loss",),
+    "translate": ("bleu",),
+    "summarize": ("rouge1",),
+    "classify": ("accuracy", "micro_f1", "mae"),
+    "tag": ("f1",),
+    "answer": ("f1",),
+    "fill": ("loss",),
+    "embed": ("accuracy",),
+    "vectors": ("analogies", "loss"),
+    "classify-image": ("accuracy",),
+    "detect": ("ap50",),
+    "transcribe": ("wer",),
+    "draw": ("loss",),
+}
 
 State = Literal["running", "finished", "stopped", "dead", "unreadable"]
 
@@ -53,7 +69,9 @@ class RunSummary:
     length: dict[str, float] = field(default_factory=dict)  # that was planned: steps, epochs or minutes
     step: int = 0
     seconds: float = 0.0  # of training
-    scores: dict[str, float] = field(default_factory=dict)  # the last; the first of them is the task's own score
+    scores: dict[str, float] = field(
+        default_factory=dict
+    )  # of the last evaluation; the first is the one that the run is judged by
     is_final: bool = False  # whether the scores are of all held-out examples, at the end of the run
     baseline: dict[str, float] = field(default_factory=dict)  # name -> the same score, of cheap models
     updated: float = 0.0  # time of the last change, in seconds since 1970
@@ -61,7 +79,7 @@ class RunSummary:
 
     @property
     def score(self) -> tuple[str, float] | None:
-        """Name and value of the task's own score."""
+        """Name and value of the score that the run is judged by: the one that the user named, or the task's metric."""
         return next(iter(self.scores.items()), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,7 +139,7 @@ def _summary(folder: Path, *, updated: float) -> RunSummary:
         logged = _numbers(entry.get("scores")) or logged
     state = run_state(folder)
     is_final = final is not None and state == "finished"
-    scores = _numbers(final) if is_final else logged
+    scores = _judged_first(_numbers(final) if is_final else logged, plan)
     return RunSummary(
         folder,
         state,
@@ -138,6 +156,20 @@ def _summary(folder: Path, *, updated: float) -> RunSummary:
         baseline=_baselines(folder, next(iter(scores), "")) if is_final else {},
         updated=updated,
     )
+
+
+def named_score(plan: Mapping[str, Any]) -> str:
+    """The score that the user named for the run (--score); empty if there is none. A score that was chosen for the data
+    decides which weights are kept, and the run is judged by its task's metric."""
+    train = plan.get("train")
+    is_named = isinstance(train, Mapping) and "train.score" in _list(plan.get("given"))
+    return _text(train.get("score")) if is_named else ""
+
+
+def _judged_first(scores: dict[str, float], plan: Mapping[str, Any]) -> dict[str, float]:
+    names = (named_score(plan), *TASK_METRICS.get(_text(plan.get("task")), ()))
+    judged = next((name for name in names if name in scores), None)
+    return scores if judged is None else {judged: scores[judged], **scores}
 
 
 def run_state(folder: str | Path) -> State:

@@ -19,13 +19,18 @@ class Baseline:
     trivial: bool = False  # it ignores the input
     note: str = ""  # on what it was fitted or scored, if not on everything
 
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.note})" if self.note else self.name
 
-def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float]) -> list[str]:
-    """A line for each, with the first two of the scores that the model has too."""
+
+def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float], *, metric: str) -> list[str]:
+    """A line for each, with two of the scores that the model has too: the task's metric and the first other one."""
+    names = sorted(scores, key=lambda name: name != metric)
     out = []
     for each in found:
-        values = [f"{name} {each.scores[name]:.4g}" for name in scores if name in each.scores]
-        out.append(f"{', '.join(values[:2])}: {each.name}{f' ({each.note})' if each.note else ''}")
+        values = [f"{name} {each.scores[name]:.4g}" for name in names if name in each.scores]
+        out.append(f"{', '.join(values[:2])}: {each.title}")
     return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,13 @@ import torch
 from headway.baselines import Baseline, baseline_lines
 from headway.bundle import Bundle, as_bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
+from headway.data.images import WORDS
+from headway.data.paths import as_folder, expand
 from headway.data.row import Row
+from headway.data.split import find_parts
 from headway.data.tables import Tables, as_tables
 from headway.distributed import World, init_distributed
-from headway.errors import InputError
+from headway.errors import DataError, InputError
 from headway.files import is_present
 from headway.jobs.columns import Columns, columns_for
 from headway.jobs.notebook import Scores
@@ -84,11 +88,14 @@ class Evaluation:
     by_label: dict[str, dict[str, float]] | None = None  # with a report
     report: str = ""  # the folder of the report
     baselines: Sequence[Baseline] = ()  # cheap models on the same examples
+    metric: str = ""  # of the task
+    signature: str = ""  # identifies how the scores were computed; empty: the task has none
+    note: str = ""  # that the model was trained on these examples
 
     def to_dict(self) -> dict[str, Any]:
         count = {"characters": self.characters} if self.characters else {"examples": self.examples}
         facts = {**count, "data": self.data, "search": self.search, "truncated": self.truncated}
-        facts |= {"labels": self.by_label, "report": self.report}
+        facts |= {"signature": self.signature, "note": self.note, "labels": self.by_label, "report": self.report}
         facts |= {"baselines": {each.name: dict(each.scores) for each in self.baselines}}
         return {**self.scores, **{name: value for name, value in facts.items() if value}}
 
@@ -97,9 +104,11 @@ class Evaluation:
         return f"{self.characters:,} characters" if self.characters else f"{self.examples:,} examples"
 
     def lines(self) -> list[str]:
-        beside = [f"baseline: {line}" for line in baseline_lines(self.baselines, self.scores)]
+        beside = [f"baseline: {line}" for line in baseline_lines(self.baselines, self.scores, metric=self.metric)]
         about = ", ".join(filter(None, [f"on {self.count} of {self.data}", self.search]))
-        lines = [*score_lines(self.scores), *beside, about]
+        signature = [f"signature: {self.signature}"] if self.signature else []
+        note = [f"note: {self.note}"] if self.note else []
+        lines = [*score_lines(self.scores), *signature, *beside, about, *note]
         if self.by_label is not None:
             from headway.jobs.report import class_lines
 
@@ -158,6 +167,7 @@ def evaluation(
         scores, **counts, data=name, search=search, truncated=counter.summary(), report=str(report or ""),
         by_label=(evaluated.by_class() or None) if evaluated is not None else None,
         baselines=_baselines(bundle, rows, own=data is None) if say is not None and is_first_rank() else (),
+        metric=task.metric, signature=task.signature(), note=training_note(bundle.folder, given),
     )  # fmt: skip
     if evaluated is not None and is_first_rank():
         _write_report(evaluated, found, bundle)
@@ -176,7 +186,8 @@ def _write_report(evaluated: Evaluated, found: Evaluation, bundle: Bundle) -> No
     task = bundle.find_task()
     facts = Facts(
         model=bundle.folder.name if bundle.folder is not None else "a model", task=task.name, data=found.data,
-        examples=found.count, search=found.search, signature=task.signature(), notes=found.truncated,
+        examples=found.count, search=found.search, signature=found.signature, baselines=found.baselines,
+        notes=[*found.truncated, *([found.note] if found.note else [])],
     )  # fmt: skip
     write_report(evaluated, Path(found.report), facts)
 
@@ -222,6 +233,26 @@ def held_out(folder: Path | None) -> Dataset | None:
     from headway.jobs.run_config import open_data, saved_plan
 
     return open_data(saved_plan(folder))
+
+
+def training_note(folder: Path | None, data: Paths | Tables | None) -> str:
+    """A line where the run in this folder was trained on some of the given data; empty otherwise."""
+    if folder is None or not data or isinstance(data, Tables) or not is_present(run_file(folder, PLAN)):
+        return ""
+    from headway.jobs.run_config import saved_plan
+
+    try:
+        trained = {os.path.realpath(path) for path in find_parts(saved_plan(folder).data or []).train}
+        found = [path for path in map(as_folder, expand(data)) if os.path.realpath(path) in trained]
+    except DataError:  # the training data has been moved
+        return ""
+    names = ", ".join(path.name for path in found if not has_parts(path))
+    return f"the model was trained on {names}; without DATA only the held-out part is scored" if names else ""
+
+
+def has_parts(path: Path) -> bool:
+    """Whether something below a folder is named like a part of a data set, so that its test part may be evaluated."""
+    return path.is_dir() and any(each.name.lower().startswith(tuple(WORDS)) for each in path.rglob("*"))
 
 
 def open_for(task: Task, data: Paths | Tables, *, columns: Columns | None, encoding: str | None) -> Dataset:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.baselines import Baseline
 from headway.checkpoints import save_bytes, save_json, save_text
 from headway.inspect.pictures import draw_confusion, draw_mistakes
 from headway.jobs.inference import PAGE
@@ -37,7 +38,8 @@ class Facts:
     examples: str = ""  # how many of what, in words
     search: str = ""  # empty: no text was generated
     signature: str = ""  # of the scores
-    notes: list[str] = field(default_factory=list)  # truncation
+    notes: list[str] = field(default_factory=list)  # truncation, training on these examples
+    baselines: Sequence[Baseline] = ()  # cheap models on the same examples
 
 
 def class_lines(scores: ClassScores) -> list[str]:
@@ -58,8 +60,10 @@ def write_report(evaluated: Evaluated, folder: Path, facts: Facts | None = None)
     mistakes.csv and, of pictures, mistakes.png; of one label of several, confusion.csv and .png."""
     from headway.jobs.report_page import report_page
 
+    facts = facts or Facts()
     classes, worst = evaluated.by_class(), evaluated.worst()
-    save_json(folder / SCORES, {**evaluated.scores(), **({"labels": classes} if classes else {})})
+    more = {"signature": facts.signature, "labels": classes}
+    save_json(folder / SCORES, {**evaluated.scores(), **{name: value for name, value in more.items() if value}})
     written = [SCORES]
     matrix = evaluated.confusion()
     if matrix is not None:
@@ -72,7 +76,7 @@ def write_report(evaluated: Evaluated, folder: Path, facts: Facts | None = None)
         captions = [f"{each.wanted} → {each.found}" for each in pictured]
         draw_mistakes([thumbnail(each) for each in pictured], captions, path=folder / f"{MISTAKES}.png")
         written.append(f"{MISTAKES}.png")
-    save_text(folder / PAGE, report_page(evaluated, facts or Facts(), worst=worst))
+    save_text(folder / PAGE, report_page(evaluated, facts, worst=worst))
     return [PAGE, *written]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from headway.baselines import Baseline
 from headway.jobs.html_page import headline, matrix, page, picture, section, table, text
 from headway.jobs.report import Facts, most_confused, thumbnail
 from headway.jobs.svg_charts import bars, reliability, scatter
@@ -27,7 +28,7 @@ def report_page(evaluated: Evaluated, facts: Facts, *, worst: Sequence[Judged]) 
         [
             _about(facts),
             headline([(main, _value(scores[main]))] if main else []),
-            section("Scores", table(["score", "value"], [[name, _value(value)] for name, value in scores.items()])),
+            section("Scores", _scores(scores, facts.baselines)),
             section("By class", _classes(evaluated.by_class())),
             _confusion(evaluated),
             _calibration(evaluated),
@@ -40,6 +41,12 @@ def report_page(evaluated: Evaluated, facts: Facts, *, worst: Sequence[Judged]) 
 
 def _value(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:.4f}"
+
+
+def _scores(scores: Mapping[str, float], baselines: Sequence[Baseline]) -> str:
+    columns = [scores, *(each.scores for each in baselines)]
+    rows = [[name, *(_value(each[name]) if name in each else "" for each in columns)] for name in scores]
+    return table(["score", "value", *(each.title for each in baselines)], rows)
 
 
 def _about(facts: Facts) -> str:
@@ -91,10 +98,11 @@ def _calibration(evaluated: Evaluated) -> str:
     error, bins = calibration_error(*found)
     sure, share = float(found[0].mean()), float(found[1].mean())
     tends = "too sure of itself" if sure > share else "less sure than it could be"
+    verdict = f": {tends}. The command headway calibrate fits a temperature." if round(sure - share, 3) else "."
     why = (
         f"Expected calibration error {error:.4f} ({BINS} bins): the mean distance between the confidence of a "
         f"prediction and the share of such predictions that is right. On average the model is {sure:.1%} sure and "
-        f"{share:.1%} right: {tends}. The command headway calibrate fits a temperature."
+        f"{share:.1%} right{verdict}"
     )
     rows = [[f"{a:.3f}", f"{b:.3f}", f"{n:,}"] for a, b, n in bins]
     return section(

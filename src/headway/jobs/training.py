@@ -36,19 +36,26 @@ from headway.jobs.preparation import (
 )
 from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
 from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
+from headway.jobs.runs import named_score
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
+from headway.tasks.task import Task
 from headway.training.loop import FitResult, fit
 from headway.training.lora import merge_lora, prepare_parameters
 from headway.training.peft_files import save_lora
 from headway.training.progress import ProgressLine
 from headway.training.protocols import Callback, Status
+from headway.training.settings import Settings
 from headway.training.state import lock_folder, states
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCORED = 8  # held-out rows, to see which scores there are
+CONSTANTS = {  # among the scores of `evaluate`: properties of the data, equal whatever the weights are
+    "majority", "mean_mae", "unigram", "chance", "lead_rouge1", "lead_rouge2", "lead_rougeL", "tokens", "examples",
+    "unread", "unknown_labels",
+}  # fmt: skip
 
 
 @dataclass
@@ -214,6 +221,7 @@ def _run_plan(
     if resume and not begun:
         world.run_on_main(lambda: require_initial_weights(folder))
         say("no state had been saved yet, so the run begins at its first step")
+    score, higher_is_better = kept_score(task, settings)
     result = fit(
         model,
         source,
@@ -221,8 +229,8 @@ def _run_plan(
         settings=settings,
         folder=folder,
         evaluate=lambda model: task.quick_evaluate(cast(Any, model), held),
-        score=settings.score or task.metric,
-        higher_is_better=task.is_better_higher(settings.score) if settings.score else task.higher_is_better,
+        score=score,
+        higher_is_better=higher_is_better,
         callbacks=[*callbacks, _OnStart(folder, plan, say)],
         resume=begun,
     )
@@ -254,10 +262,9 @@ def _run_plan(
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
-            score = settings.score or task.metric
             say(f"kept         the weights of step {result.best_step:,}, the best by {score} ({result.best:.4g})")
         say(f"trained {result.steps:,} steps in {result.seconds / 60:.1f} minutes; peak memory {memory}")
-        for line in baseline_lines(beside, scores):
+        for line in baseline_lines(beside, scores, metric=task.metric):
             say(f"baseline     {line}")
         for warning in warnings:
             say(f"warning      {warning}")
@@ -266,9 +273,20 @@ def _run_plan(
 
 def require_score(name: str, known: Mapping[str, float]) -> None:
     """Before training, rather than at its first evaluation."""
+    varying = [each for each in known if each not in CONSTANTS]
+    names = f"known: {', '.join(varying)}"
     if name not in known:
-        hint = did_you_mean(name, known, otherwise=f"known: {', '.join(known)}")
+        hint = did_you_mean(name, varying, otherwise=names)
         raise ConfigError(f"score {name!r} is not one that the task evaluates; {hint}")
+    if name in CONSTANTS:
+        raise ConfigError(f"score {name!r} depends on the data alone, so no weights are better by it; {names}")
+
+
+def kept_score(task: Task, settings: Settings) -> tuple[str, bool]:
+    """The name of the score that the best weights are kept by, and whether higher is better."""
+    if settings.score:
+        return settings.score, task.is_better_higher(settings.score)
+    return task.metric, task.higher_is_better
 
 
 def own_job(path: str) -> Any:
@@ -310,5 +328,7 @@ def _silent(text: str) -> None:
 
 
 def progress(plan: Plan) -> ProgressLine:
+    """It shows the score that the user named, or the task's metric."""
     metric: Any = tasks.find(plan.task).variant(plan.options).metric  # a property where it depends on the data
-    return ProgressLine(unit=plan.train["batch_unit"], score=metric if isinstance(metric, str) else None)
+    score = named_score(vars(plan)) or (metric if isinstance(metric, str) else None)
+    return ProgressLine(unit=plan.train["batch_unit"], score=score)

@@ -51,6 +51,14 @@ READING = {
     "target": Annotated[list[str] | None, typer.Option("--target", help="Column that holds the target text.")],
     "image": Annotated[list[str] | None, typer.Option("--image", help="Column that holds the pictures' files.")],
     "caption": Annotated[list[str] | None, typer.Option("--caption", help="Column that holds the pictures' captions.")],
+    "column": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="FIELD=NAME",
+            help="Column of any field of the task, such as words=tokens, question=q or audio=file; repeatable.",
+        ),
+    ],
     "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
 }
 
@@ -62,9 +70,23 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     def reading(given: dict[str, Any]) -> dict[str, Any]:
         encoding = given.pop("encoding")
         set_threads(given.pop("threads"))
-        return {"columns": {name: columns for name, columns in given.items() if columns}, "encoding": encoding}
+        columns = columns_by_field(given.pop("column") or [])
+        for name, named in given.items():
+            columns.setdefault(name, [])[:0] = named or []
+        return {"columns": {name: named for name, named in columns.items() if named}, "encoding": encoding}
 
     return with_options(command, READING | {"threads": Threads}, gather=reading)
+
+
+def columns_by_field(given: Iterable[str]) -> dict[str, list[str]]:
+    """The values of `--column`, FIELD=NAME, as columns by field."""
+    columns: dict[str, list[str]] = {}
+    for each in given:
+        name, _, column = each.partition("=")
+        if not name or not column:
+            raise InputError(f"--column {each!r}: give FIELD=NAME, such as words=tokens")
+        columns.setdefault(name, []).append(column)
+    return columns
 
 
 def set_threads(count: int | None) -> None:

@@ -45,6 +45,15 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "desirable": ("label", "desirable", "kto_tag"),
 }  # fmt: skip
 
+OPTIONS = (
+    "text",
+    "label",
+    "source",
+    "target",
+    "image",
+    "caption",
+)  # fields with an option of their own on the command line
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -79,6 +88,11 @@ PAIR_STEMS = ("sentence", "sent", "text", "question", "phrase", "word", "query",
 SHOWN = 30
 TEXT_WORDS, TEXT_LETTERS = 3, 0.6  # a column of texts has at least so many words a cell, and this share of letters
 MANY = 20  # cells that differ in a column of texts
+
+
+def option_for(name: str) -> str:
+    """How an option that names the column of a field begins: `--target ` or `--column words=`."""
+    return f"--{name} " if name in OPTIONS else f"--column {name}="
 
 
 def matching_columns(name: str, columns: Sequence[str]) -> list[str]:
@@ -119,7 +133,8 @@ def assign_columns(
         if name not in mapping:
             raise DataError(
                 f'{where}: no column for "{name}"; the columns are {listing(columns)}. '
-                f"Name it with columns {name}=<column>.{_did_you_mean(name, columns)}"
+                f'Name it with {option_for(name)}NAME (in Python: columns={{"{name}": NAME}}).'
+                f"{_did_you_mean(name, columns)}"
             )
     names = [*fields, *(extra for extra in mapping if extra not in fields)]
     return {name: mapping[name] for name in sorted(names, key=lambda name: name == "label")}  # the label last

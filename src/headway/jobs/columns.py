@@ -1,12 +1,12 @@
-"""The columns that a user names for the fields of a task: `--text premise --text hypothesis`, or in Python
-`columns={"text": ["premise", "hypothesis"]}`."""
+"""The columns that a user names for the fields of a task: `--text premise --text hypothesis`, `--column words=tokens`,
+or in Python `columns={"text": ["premise", "hypothesis"]}`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.data.columns import ALTERNATIVES, listing
-from headway.errors import ConfigError
+from headway.data.columns import ALTERNATIVES, listing, option_for
+from headway.errors import ConfigError, did_you_mean
 from headway.tasks.task import Task
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -28,17 +28,19 @@ def _by_field(given: Columns | None, fields: Sequence[str], *, texts: Sequence[s
     out: dict[str, str] = {}
     for name, named in (given or {}).items():
         columns = [named] if isinstance(named, str) else list(named)
+        option = option_for(name).rstrip(" =")
         wanted = texts if name == "text" and len(columns) > 1 else (name,)
         if len(columns) > max(len(wanted), 1):
             most = f"takes {len(wanted)} texts" if len(wanted) > 1 else f"reads one column for {name}"
-            raise ConfigError(f"--{name} names {len(columns)} columns ({listing(columns)}), but task {task} {most}")
+            raise ConfigError(f"{option} names {len(columns)} columns ({listing(columns)}), but task {task} {most}")
         if len(set(columns)) < len(columns):
-            raise ConfigError(f"--{name} names the column {listing(columns[:1])} twice")
+            raise ConfigError(f"{option} names the column {listing(columns[:1])} twice")
         if name == "text" and name not in fields and len(texts) > len(columns):
             raise ConfigError(f"task {task} reads two texts: name both columns, with --text twice")
         out |= dict(zip(wanted, columns, strict=True))
     known = {*fields, *(other for name in fields for each in ALTERNATIVES.get(name, ()) for other in each.fields)}
     for name in out:
         if name not in known:
-            raise ConfigError(f"task {task} has no field {name!r} to name a column for; its fields: {listing(fields)}")
+            hint = did_you_mean(name, known, otherwise=f"its fields: {listing(fields)}")
+            raise ConfigError(f"task {task} has no field {name!r} to name a column for; {hint}")
     return out

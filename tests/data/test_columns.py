@@ -9,7 +9,7 @@ from headway.data.columns import pair_columns
 from headway.data.dataset import open_files
 from headway.data.read import detect_layout, read
 from headway.data.row import Row
-from headway.data.split import held_out, input_hash
+from headway.data.split import BORDER, input_hash, split_hash
 from headway.errors import DataError
 
 FIELDS, PAIR = ("text", "label"), ("text_pair",)
@@ -93,4 +93,4 @@ def test_the_files_of_a_data_set_have_the_fields_of_the_first(tmp_path: Path) ->
 
 def test_the_split_depends_on_both_texts() -> None:
     rows = [Row({"text": "same", "text_pair": f"other {i}", "label": "x"}, "") for i in range(300)]
-    assert 10 < sum(map(held_out, rows)) < 60 and len(set(map(input_hash, rows))) == 300
+    assert 10 < sum(split_hash(row) < BORDER for row in rows) < 60 and len(set(map(input_hash, rows))) == 300

@@ -5,25 +5,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.row import Row
-from headway.data.split import digest, find_parts, held_out, input_hash
+from headway.data.split import BORDER, digest, find_parts, held_out_border, input_hash, split_hash
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8"))
 
 
-@given(TEXT, TEXT, st.floats(0, 1), st.floats(0, 1))
-def test_equal_inputs_are_on_one_side_and_shares_nest(text, label, share, more):
+@given(TEXT, TEXT)
+def test_equal_inputs_are_on_one_side(text, label):
     row = Row({"text": text, "label": label}, "a:1")
     twin = Row({"label": "another", "text": f" {text}\n"}, "b:7")
-    assert held_out(row, share=share) == held_out(twin, share=share)
-    assert held_out(row, share=min(share, more)) <= held_out(row, share=max(share, more))
+    assert split_hash(row) == split_hash(twin)
 
 
 def test_the_share_is_kept():
     rows = [Row({"text": f"example {number}"}, "") for number in range(20_000)]
-    assert sum(held_out(row, share=0.1) for row in rows) == pytest.approx(2000, abs=200)
-    assert not any(held_out(row, share=0.0) for row in rows)
-    assert all(held_out(row, share=1.0) for row in rows)
+    hashes = [split_hash(row) for row in rows]
+    assert sum(number < held_out_border(hashes) for number in hashes) == pytest.approx(2000, abs=200)
+
+
+@given(st.lists(st.sampled_from([0, 3, BORDER - 1, BORDER, BORDER + 5, 2**64 - 1])))
+def test_two_different_inputs_are_enough_for_both_parts(hashes):
+    border = held_out_border(hashes)
+    assert {number < border for number in hashes} == {True, False} or len(set(hashes)) < 2
+    below, above = (any((number < BORDER) == side for number in hashes) for side in (True, False))
+    assert border == BORDER or not (below and above)
+
+
+def test_the_border_is_known_after_a_row_of_each_part():
+    hashes = iter([BORDER, 0, 1, 2])
+    assert held_out_border(hashes) == BORDER and next(hashes) == 1
 
 
 def test_the_split_never_changes():
@@ -36,7 +47,7 @@ GOLDEN = 0xFE616DDA7929C853
 
 def test_questions_on_one_context_are_on_one_side():
     rows = [Row({"question": f"q{i}", "context": "same", "answers": []}, "") for i in range(50)]
-    assert len({held_out(row, share=0.5) for row in rows}) == 1
+    assert len({split_hash(row) for row in rows}) == 1
     assert len({input_hash(row) for row in rows}) == 50
 
 

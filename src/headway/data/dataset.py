@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headway.data.row import FILE_FIELDS, Layout
 from headway.data.running_text import rows_between, text_rows
 from headway.data.sniff import SAMPLE, record_layout
 from headway.data.sounds import SoundFields, sound_parts
-from headway.data.split import bare_suffix, find_parts, held_out, input_hash
+from headway.data.split import HELD_OUT, bare_suffix, find_parts, held_out_border, input_hash, split_hash
 from headway.data.store import fingerprint
 from headway.data.tables import Tables
 from headway.errors import DataError
@@ -32,7 +32,6 @@ from headway.preprocess.image import png_bytes
 
 RowReader = Callable[[], Iterator[Row]]  # a new iterator at each call
 Scan = Callable[[OnFileBytes], tuple["_Part", "_Part"]]
-HELD_OUT = 0.1
 MAX_LOADED_BYTES = 256 << 20  # of data files whose rows are kept in memory
 GZIP_RATIO = 8  # of text, at most about
 
@@ -165,20 +164,21 @@ def open_files(
 
     def scan(on_bytes: OnFileBytes) -> tuple[_Part, _Part]:
         rows = train_rows(on_bytes=on_bytes)
-        train, held = _Part([], rows.skipped), _Part([])
         if valid_files:
-            train.rows.extend(rows)
-            held.rows.extend(valid_rows(on_bytes=on_bytes))
-        else:
-            for row in rows:
-                (held if held_out(row, share=HELD_OUT) else train).rows.append(row)
-        return train, held
+            return _Part(list(rows), rows.skipped), _Part(list(valid_rows(on_bytes=on_bytes)))
+        everything = list(rows)
+        train, held = _divided(everything, [split_hash(row) for row in everything])
+        return _Part(train, rows.skipped), _Part(held)
+
+    @cache
+    def border() -> int:
+        return held_out_border(map(split_hash, train_rows()))
 
     return Dataset(
         ", ".join(path.name for path in train_files),
         str(layout),
-        train_rows if valid_files else lambda: _SplitRows(train_rows(), out=False),
-        valid_rows if valid_files else lambda: _SplitRows(train_rows(), out=True),
+        train_rows if valid_files else lambda: _SplitRows(train_rows(), border, out=False),
+        valid_rows if valid_files else lambda: _SplitRows(train_rows(), border, out=True),
         partial(reader, parts.test) if parts.test else train_rows,
         files=(*train_files, *valid_files),
         columns=layout.mapping,
@@ -188,11 +188,12 @@ def open_files(
 
 
 class _SplitRows(Iterator[Row]):
-    """The held-out rows (`out=True`) or the others; `skipped` is that of the underlying `Rows`."""
+    """The held-out rows (`out=True`), whose hash is below `border()`, or the others; `skipped` is that of the
+    underlying `Rows`."""
 
-    def __init__(self, rows: Rows, *, out: bool) -> None:
+    def __init__(self, rows: Rows, border: Callable[[], int], *, out: bool) -> None:
         self.skipped = rows.skipped
-        self._rows = (row for row in rows if held_out(row, share=HELD_OUT) == out)
+        self._rows = (row for row in rows if (split_hash(row) < border()) == out)
 
     def __next__(self) -> Row:
         return next(self._rows)
@@ -215,7 +216,7 @@ def _of_tables(
     }  # fmt: skip
     train, everything = parts["train"], parts["train"]
     if (held := parts.get("valid")) is None:
-        train, held = _divided(train, [held_out(row, share=HELD_OUT) for row in train])
+        train, held = _divided(train, [split_hash(row) for row in train])
     return Dataset(
         name,
         str(layout),
@@ -237,7 +238,7 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
     train, held, test = ([row for rows in each for row in rows.rows] for each in parts.values())
     everything, hashes = train, [input_hash(row) for row in train]
     if not held:
-        train, held = _divided(train, [number < HELD_OUT * 2**64 for number in hashes])
+        train, held = _divided(train, hashes)
     mixed = len({_is_array(row) for row in (*everything, *held, *test)}) == 2
     train, held, test = (_encoded(rows) if mixed else rows for rows in (train, held, test or everything))
     skipped = sum((rows.skipped for rows in parts["train"]), start=Counter[str]())
@@ -251,11 +252,11 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
     )
 
 
-def _divided(rows: Sequence[Row], out: Sequence[bool]) -> tuple[list[Row], list[Row]]:
+def _divided(rows: Sequence[Row], hashes: Sequence[int]) -> tuple[list[Row], list[Row]]:
     """The rows that are not held out, and those that are."""
-    train, held = list[Row](), list[Row]()
-    for row, is_out in zip(rows, out, strict=True):
-        (held if is_out else train).append(row)
+    border, train, held = held_out_border(hashes), list[Row](), list[Row]()
+    for row, number in zip(rows, hashes, strict=True):
+        (held if number < border else train).append(row)
     return train, held
 
 

@@ -1,7 +1,7 @@
 """Train, validation and test parts: found by file name, or else decided by a hash of each example's input.
 
 A split by hash needs no list of indices, stays the same when the file is shuffled or grows, and keeps equal inputs on
-one side, so that no training input is also an evaluation input.
+one side, so that no training input is also an evaluation input. Of few inputs, at least one is on each side.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ INPUT_FIELDS = ("text", "text_pair", "source", "words", "question", "context", "
                 "instruction", "input", "image", "audio")  # fmt: skip
 
 
+HELD_OUT = 0.1
+BORDER = int(HELD_OUT * 2**64)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The files of each part; a part that was not given is empty."""
@@ -39,10 +43,24 @@ class Parts:
     test: tuple[Path, ...] = ()
 
 
-def held_out(row: Row, *, share: float = 0.1) -> bool:
-    """Whether a row belongs to the held-out part. Questions on one context stay together."""
+def split_hash(row: Row) -> int:
+    """The hash by which a row is held out. Questions on one context stay together."""
     group = ["context"] if "context" in row.fields else input_fields(row)
-    return digest(row, fields=group) < share * 2**64
+    return digest(row, fields=group)
+
+
+def held_out_border(hashes: Iterable[int]) -> int:
+    """Rows with a smaller `split_hash` are held out: a tenth of all hashes. Where that leaves a part without rows, the
+    input with the smallest hash is held out, or that with the largest is kept for training. Reads as few hashes as it
+    needs."""
+    least, most = 2**64, -1
+    for number in hashes:
+        least, most = min(least, number), max(most, number)
+        if least < BORDER <= most:
+            return BORDER
+    if least >= most:  # one input at most
+        return BORDER
+    return most if most < BORDER else least + 1
 
 
 def digest(row: Row, *, fields: Iterable[str]) -> int:

@@ -73,8 +73,6 @@ def test_formats(task: str, name: str, content: str, inputs: list[Any], run: job
 def test_what_cannot_be_read_is_named(run: jobs.Trained, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.csv: no such file"):
         read_inputs(tmp_path / "missing.csv", run.bundle)
-    with pytest.raises(InputError, match="a folder; give a file"):
-        read_inputs(tmp_path, run.bundle)
     (tmp_path / "x.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="--text names a column, but this file is read line by line"):
         read_inputs(tmp_path / "x.txt", run.bundle, columns={"text": "opinion"})

@@ -64,12 +64,16 @@ class Chat(ChatExamples):
         return not (inputs and isinstance(inputs[0], Mapping) and "messages" not in inputs[0])
 
     def model_input(self, row: Row) -> Any:
-        """The conversation up to its last answer, with the functions that it may call."""
+        """The conversation without the answer at its end, with the functions that it may call; an instruction may lack
+        its response."""
         if kind_of(row) != "answers":
             messages = preferences.prompt_of(row)
         else:
-            messages = conversation(row)
-            messages = messages[: max(i for i, message in enumerate(messages) if message["role"] == "assistant")]
+            messages = conversation(Row({"response": "", **row.fields}, row.where))
+            asked = max((i for i, message in enumerate(messages, 1) if message["role"] != "assistant"), default=0)
+            messages = messages[:asked]
+        if not messages:
+            raise DataError(f"{row.where}: messages: there is nothing to answer; give a message of the user")
         tools = row_tools(row)
         return messages if tools is None else {"messages": messages, "tools": tools}
 

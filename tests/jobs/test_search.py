@@ -7,8 +7,9 @@ import pytest
 from support.commands import headway
 
 from headway.errors import ConfigError
+from headway.jobs.overrides import parse
 from headway.jobs.run_config import make_plan, saved_plan
-from headway.jobs.search import candidates
+from headway.jobs.search import candidates, search
 
 SMALL = ["model.width=16", "model.layers=1", "model.heads=2", "batch=8", "task.vocab=60"]
 LINES = "".join(f"i {'love' if i % 3 else 'hate'} number {i}\t{'good' if i % 3 else 'bad'}\n" for i in range(120))
@@ -25,19 +26,34 @@ def test_the_settings_that_are_tried() -> None:
         candidates(make_plan("classify", "data.tsv", start="model", settings={"lr": 0.01}))
 
 
-def test_a_search_goes_on_and_decides_the_run(tmp_path: Path) -> None:
+def test_under_dry_run_a_search_says_what_it_would_try(tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text(LINES)
+    sets = [argument for each in [*SMALL, "lr=0.003", "matrix_lr=0.02"] for argument in ("--set", each)]
+    command = ["train", "classify", "mine.tsv", *sets, "--out", "run", "--steps", "3", "--dry-run"]
+    done = headway(*command, "--search", "0.05", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("search ")] == [
+        "search       not run; it would try 2 candidates in 0.05 minutes (rounds: 1):",
+        "search       dropout 0.1",
+        "search       dropout 0.3",
+    ]
+    assert '"steps": 3' in done.stdout and [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
+    wrong = headway(*command, "--search", "0", cwd=tmp_path)
+    assert wrong.returncode != 0 and "a number above 0 is needed" in wrong.stderr
+
+
+def test_a_search_goes_on_and_decides_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.tsv").write_text(LINES)
     sets = [argument for each in [*SMALL, "lr=0.003", "matrix_lr=0.02"] for argument in ("--set", each)]
     command = ["train", "classify", "mine.tsv", *sets, "--out", "run", "--steps", "3", "--search", "0.01"]
-    first = headway(*command, "--dry-run", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
+    plan, said = make_plan("classify", "mine.tsv", steps=3, settings=parse(sets[1::2])), list[str]()
+    monkeypatch.chdir(tmp_path)
+    search(plan, Path("run"), minutes=0.01, say=said.append)
     path = tmp_path / "run" / "search" / "search.json"
     state = json.loads(path.read_text())
     assert state["candidates"] == [{"model.dropout": 0.1}, {"model.dropout": 0.3}]
     assert [set(each) for each in state["scores"]] == [{"0", "1"}]
-    assert (
-        sum(line.startswith("search       dropout") for line in first.stdout.splitlines()) == 3
-    )  # two runs, the choice
+    assert sum(line.startswith("search       dropout") for line in said) == 2
     state["scores"][0] = {"0": -1.0}  # as if it had been stopped after the first candidate
     path.write_text(json.dumps(state))
     done = headway(*command, cwd=tmp_path)

@@ -107,8 +107,12 @@ def train(
         plan = jobs.make_plan(task, **given)
     if search is not None and not resume:
         from headway.jobs.search import search as search_settings
+        from headway.jobs.search import show_search
 
-        plan = search_settings(plan, folder, minutes=search, say=say)
+        if dry_run:
+            show_search(plan, minutes=search, say=say)
+        else:
+            plan = search_settings(plan, folder, minutes=search, say=say)
     if dry_run:
         jobs.show_plan(plan, say=say)
         return

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TypedDict
@@ -22,7 +22,7 @@ from headway.files import is_present
 from headway.jobs.preparation import Say, check_data, completed, refuse_existing
 from headway.jobs.run_config import Plan, refuse_other, saved_plan, with_length
 from headway.jobs.run_folder import PLAN, run_file
-from headway.jobs.training import run_plan
+from headway.jobs.training import kept_score, run_plan
 from headway.training.settings import LENGTHS, length_in_words
 from headway.validation import from_dict
 
@@ -62,16 +62,11 @@ def candidates(plan: Plan) -> list[dict[str, float]]:
 
 def search(plan: Plan, folder: Path, *, minutes: float, say: Say) -> Plan:
     """The plan with the best of the candidates."""
-    if minutes <= 0:
-        raise ConfigError(f"search: {minutes:g} minutes; a number above 0 is needed")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("search: runs in one process; search first, then train in several with the settings it finds")
-    if tasks.find(plan.task).variant(plan.options).own_job:
-        raise ConfigError(f"search: task {plan.task} is not trained by the loop; leave it out")
+    _require_searchable(plan, minutes=minutes)
     refuse_existing(folder)
     place = folder / FOLDER
     fitted, state = _state(plan, place, minutes=minutes)
-    rounds = math.ceil(math.log2(len(state["candidates"])))
+    rounds = _rounds(state["candidates"])
     alive, trained = list(range(len(state["candidates"]))), 0.0
     for number in range(rounds):
         trained += minutes / rounds / len(alive)
@@ -94,6 +89,32 @@ def search(plan: Plan, folder: Path, *, minutes: float, say: Say) -> Plan:
     why = f"{_in_words(best)}, the best of {len(state['candidates'])} in {minutes:g} minutes (search/{STATE})"
     found = _with(fitted, best)
     return dataclasses.replace(found, why={**plan.why, "search": why})
+
+
+def show_search(plan: Plan, *, minutes: float, say: Say) -> None:
+    """Prints what `search` would try; trains and writes nothing."""
+    _require_searchable(plan, minutes=minutes)
+    _, fitted = check_data(*completed(plan))
+    tried = candidates(fitted)
+    say(
+        f"search       not run; it would try {len(tried)} candidates in {minutes:g} minutes (rounds: {_rounds(tried)}):"
+    )
+    for each in tried:
+        say(f"search       {_in_words(each)}")
+
+
+def _require_searchable(plan: Plan, *, minutes: float) -> None:
+    if minutes <= 0:
+        raise ConfigError(f"search: {minutes:g} minutes; a number above 0 is needed")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("search: runs in one process; search first, then train in several with the settings it finds")
+    if tasks.find(plan.task).variant(plan.options).own_job:
+        raise ConfigError(f"search: task {plan.task} is not trained by the loop; leave it out")
+
+
+def _rounds(tried: Sequence[Mapping[str, float]]) -> int:
+    """Each halves the candidates, until one is left."""
+    return math.ceil(math.log2(len(tried)))
 
 
 def _in_words(candidate: Mapping[str, float]) -> str:
@@ -123,14 +144,9 @@ def _run(plan: Plan, folder: Path, *, minutes: float) -> tuple[float, str, bool]
         raise TrainingError(
             f"the search was stopped by {trained.result.stopped_by}; repeat the command to go on with it"
         )
-    task, score = trained.bundle.find_task(), plan.settings().score
-    name = score or task.metric
+    name, higher = kept_score(trained.bundle.find_task(), plan.settings())
     value = trained.result.best
-    return (
-        trained.scores[name] if value is None else value,
-        name,
-        task.is_better_higher(score) if score else task.higher_is_better,
-    )
+    return trained.scores[name] if value is None else value, name, higher
 
 
 def _state(plan: Plan, place: Path, *, minutes: float) -> tuple[Plan, State]:

@@ -130,8 +130,15 @@ def test_half_of_a_surrogate_pair_is_written_as_its_escape(folder: Path) -> None
 def test_answers_as_columns() -> None:
     assert prediction("a text") == {"prediction": "a text"}
     assert prediction({"text": "a", "finished_by": "eos", "score": -0.5}) == {"prediction": "a", "score": -0.5}
-    assert prediction({"words": ["a"], "tags": ["O"], "entities": []}) == {"prediction": ["O"]}
+    tagged = {"words": ["a"], "tags": ["O"], "entities": []}
+    assert prediction(tagged) == {"prediction": ["O"], "words": ["a"], "entities": []}
     assert prediction([{"text": "a", "finished_by": "eos"}, {"text": "b", "finished_by": "eos"}]) == {
         "prediction": ["a", "b"]
     }
+    one, two = [{"token": t, "id": 1, "score": score, "text": "x"} for t, score in (("a", 0.5), ("b", 0.25))]
+    tokens = [{"token": "a", "score": 0.5}, {"token": "b", "score": 0.25}]
+    assert prediction([one, two]) == {"prediction": "a", "score": 0.5, "candidates": tokens}
+    assert prediction([[one, two], [two]]) == {
+        "prediction": ["a", "b"], "score": 0.125, "candidates": [tokens, tokens[1:]]
+    }  # fmt: skip
     assert prediction([0.5, 0.25]) == {"prediction": [0.5, 0.25]} and prediction({"value": 2.0}) == {"prediction": 2.0}

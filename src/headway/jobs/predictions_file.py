@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -25,7 +26,8 @@ from headway.jobs.report import safe_cell
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 CHUNK = 512  # rows that are read, predicted and written together
 MAIN = ("label", "labels", "value", "values", "answer", "text", "tags", "objects")  # what an answer is of a dict
-PREDICTION, SCORE = "prediction", "score"
+BESIDE = ("words", "entities")  # what is written beside it, in columns of these names
+PREDICTION, SCORE, CANDIDATES = "prediction", "score", "candidates"
 
 Write = Callable[[list[Record]], None]
 
@@ -77,16 +79,34 @@ def all_columns(records: Iterable[tuple[Record, Any]]) -> list[str]:
 
 
 def prediction(answer: Any) -> Record:
-    """An answer as columns: what was predicted and, where there is one, its score."""
+    """An answer as columns: what was predicted and, where there is one, its score. Of several masks, the score is the
+    product of the probabilities of the best tokens."""
     if isinstance(answer, dict):
         main = next((name for name in MAIN if name in answer), None)
         if main is None:
             return {PREDICTION: answer}
         score = {SCORE: answer[SCORE]} if isinstance(answer.get(SCORE), float) else {}
-        return {PREDICTION: answer[main], **score}
+        return {PREDICTION: answer[main], **score, **{name: answer[name] for name in BESIDE if name in answer}}
+    if _is_filled(answer):
+        return {PREDICTION: answer[0]["token"], SCORE: answer[0][SCORE], CANDIDATES: _candidates(answer)}
+    if isinstance(answer, list) and answer and all(map(_is_filled, answer)):
+        return {
+            PREDICTION: [each[0]["token"] for each in answer],
+            SCORE: math.prod(each[0][SCORE] for each in answer),
+            CANDIDATES: list(map(_candidates, answer)),
+        }
     if isinstance(answer, list) and answer and all(isinstance(each, dict) for each in answer):
         return {PREDICTION: [prediction(each)[PREDICTION] for each in answer]}
     return {PREDICTION: answer}
+
+
+def _is_filled(answer: Any) -> bool:
+    """Whether it is the list of tokens for a mask, the most probable first."""
+    return isinstance(answer, list) and bool(answer) and all(isinstance(e, dict) and "token" in e for e in answer)
+
+
+def _candidates(tokens: list[Record]) -> list[Record]:
+    return [{"token": each["token"], SCORE: each[SCORE]} for each in tokens]
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:

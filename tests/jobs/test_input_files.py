@@ -113,3 +113,20 @@ def test_the_name_of_a_file_is_no_text(classifier: Bundle, tmp_path: Path, monke
     with pytest.raises(InputError, match=r"^rev\.csv is a file; read it with --file rev\.csv$"):
         refuse_file_names(["a text", "rev.csv"], classifier.find_task())
     refuse_file_names(["rev.csv"], find("transcribe")(tokenizer=classifier.processor.tokenizer))  # type: ignore[arg-type]
+
+
+def test_a_folder_of_recordings_stands_for_each(classifier: Bundle, tmp_path: Path) -> None:
+    bundle = bundle_for("transcribe", classifier)
+    with pytest.raises(InputError, match="the folder has no recordings"):
+        read_inputs(tmp_path, bundle)
+    (tmp_path / "below").mkdir()
+    wanted = [tmp_path / "a.wav", tmp_path / "below/b.FLAC"]
+    for path in (*wanted, tmp_path / "notes.txt"):
+        path.write_bytes(b"")
+    assert bundle.find_task().parse_inputs(str(tmp_path)) == wanted
+    assert list(read_records(tmp_path, bundle)) == [({"input": str(path)}, path) for path in wanted]
+    assert bundle.find_task().parse_inputs("a.wav") == [Path("a.wav")]
+    with zipfile.ZipFile(tmp_path / "sounds.zip", "w") as archive:
+        archive.writestr("a.wav", b"")
+    with pytest.raises(InputError, match="unpack the archive, and give the folder"):
+        read_inputs(tmp_path / "sounds.zip", bundle)

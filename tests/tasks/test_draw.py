@@ -254,7 +254,7 @@ def test_mistakes_on_the_command_line_are_explained(folder: Path, language_model
     assert "does not generate text, so --beams does not apply" in error(folder, "shade 1", "--beams", "2")
     assert "it ends in .png" in error(folder, "shade 1", "--steps", "1", "--out", tmp_path / "a.xyz")
     assert "steps is 0" in error(folder, "shade 1", "--steps", "0")
-    assert "task generate gives no pictures" in error(language_model, "a", "--out", tmp_path / "a.png")
+    assert "--out takes .csv, .jsonl or .parquet here" in error(language_model, "a", "--out", tmp_path / "a.png")
     assert "task generate does not draw, so --guidance does not apply" in error(language_model, "a", "--guidance", "2")
     assert "does not find entities by name, so --labels does" in error(language_model, "a", "--labels", "x")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.data.truncation import TruncationCounter
     from headway.distributed import World
     from headway.tasks.detect import Detect
+    from headway.tasks.task import Task
 
 T = TypeVar("T")
 
@@ -116,10 +117,10 @@ def run(
         list[str] | None, typer.Argument(metavar="[INPUT…]", help="Inputs (default: the lines of standard input).")
     ] = None,
     file: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), or one input a line; "
-            "`-` is standard input."
+            "`-` is standard input. May be a pattern ('part*.csv'), a folder or a zip archive, and given several times."
         ),
     ] = None,
     out: Annotated[
@@ -158,14 +159,14 @@ def run(
         from headway.cli.completion import complete_all
 
         bundle = load(model, weights=weights, device=device)
-        texts = collect_inputs(bundle, inputs or [], file, reading=reading)
+        texts = collect_inputs(bundle, inputs or [], file or [], reading=reading)
         return complete_all(bundle, texts, top=top, as_json=as_json, options=generation)
     with distributed() as world:
         predict_all(
             model,
             world,
             inputs=inputs or [],
-            file=file,
+            files=file or [],
             out=out,
             reading=reading,
             weights=weights,
@@ -180,7 +181,7 @@ def predict_all(
     world: World,
     *,
     inputs: list[str],
-    file: Path | None,
+    files: list[Path],
     out: Path | None,
     reading: dict[str, Any],
     weights: str | None,
@@ -205,20 +206,21 @@ def predict_all(
         name = not_applicable[0].replace("_", "-")
         raise InputError(f"task {task.name} does not {does}, so --{name} does not apply")
     if out is not None and is_predictions_file(out) and not task.draws:
-        return write_table(bundle, world, inputs, file=file, out=out, reading=reading, options=options)
-    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, file, reading=reading)))
+        return write_table(bundle, world, inputs, files=files, out=out, reading=reading, options=options)
+    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, files, reading=reading)))
     if task.draws:
         return draw_all(bundle, world, texts, out=out, as_json=as_json, options=options)
     marked = None
     if out is not None and task.finds_boxes and world.is_main:
         from headway.jobs.marked import MarkedPictures, summary
 
-        texts = [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
+        texts = expanded(texts, task)
         marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
     elif out is not None and not task.finds_boxes:
-        raise InputError(f"--out {out}: task {task.name} gives no pictures; give a file .csv, .jsonl or .parquet")
+        other = f"; for a transcript: --format srt > {out}" if task.transcribes else ""
+        raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{other}")
     if task.transcribes:
-        return transcribe_all(bundle, world, texts, as_json=as_json, options=options)
+        return transcribe_all(bundle, world, list(map(str, expanded(texts, task))), as_json=as_json, options=options)
     if generates:
         options["details"] = True
     streamed = generates and len(texts) == 1 and not as_json and "n" not in options
@@ -307,14 +309,22 @@ def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
     return truncated
 
 
-def collect_inputs(bundle: Bundle, given: list[str], file: Path | None, *, reading: dict[str, Any]) -> list[Any]:
-    """Those of the command line and the file; without any, the lines of standard input."""
+def expanded(texts: list[Any], task: Task) -> list[Any]:
+    """The inputs, with those that a text stands for in its place: a folder for its files."""
+    return [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
+
+
+def collect_inputs(bundle: Bundle, given: list[str], files: list[Path], *, reading: dict[str, Any]) -> list[Any]:
+    """Those of the command line and the files; without any, the lines of standard input."""
     from headway.jobs import read_inputs
+    from headway.jobs.inputs import refuse_file_names
     from headway.jobs.pipes import regular_file
 
-    if file is not None:
-        with regular_file(file) as path:
-            return given + read_inputs(path, bundle, **reading)
+    refuse_file_names(given, bundle.find_task())
+    if files:
+        with ExitStack() as stack:
+            paths = [stack.enter_context(regular_file(file)) for file in files]
+            return given + read_inputs(paths, bundle, **reading)
     if given:
         return given
     if sys.stdin.isatty():

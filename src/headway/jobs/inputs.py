@@ -182,7 +182,7 @@ def _attempts(
     for fields in given or (task.row_fields, task.input_fields, *alone):
         more = MORE if fields == ("instruction",) else ()
         known = {*fields, *alternatives(fields), *task.optional_row_fields, *more}
-        for chosen in (trained, {}):
+        for chosen in [trained, {}] if trained else [trained]:
             yield fields, {name: column for name, column in {**chosen, **columns}.items() if name in known}
 
 

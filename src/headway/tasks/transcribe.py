@@ -29,7 +29,7 @@ from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
-from headway.preprocess.audio import Sound
+from headway.preprocess.audio import SUFFIXES, Sound
 from headway.preprocess.audio_processor import AudioProcessor
 from headway.preprocess.feature_stream import FeatureStream
 from headway.preprocess.log_mel import log_mels
@@ -60,6 +60,7 @@ class Transcribe(Task):
     builtin: ClassVar[Builtin] = SPOKEN_DIGITS
     fields: ClassVar[tuple[str, ...]] = ("audio", "text")
     input_fields: ClassVar[tuple[str, ...]] = ("audio",)
+    example_input: ClassVar[str] = "recording.wav"
     metric: ClassVar[str] = "wer"
     higher_is_better: ClassVar[bool] = False
     stacks: ClassVar[int] = 2
@@ -154,6 +155,16 @@ class Transcribe(Task):
 
     def parse_input(self, text: str) -> Any:
         return Path(text)
+
+    def parse_inputs(self, text: str) -> list[Any]:
+        """A folder stands for its recordings, in name order."""
+        path = Path(text)
+        if not path.is_dir():
+            return [path]
+        found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
+        if not found:
+            raise InputError(f"{path}: the folder has no recordings ({', '.join(SUFFIXES)})")
+        return found
 
     def sound(self, value: Any, *, where: str, error: Any = DataError) -> Sound:
         return Sound(value, self.audio.sampling_rate, where, error)

@@ -17,9 +17,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "label": ("label", "labels", "gold_label", "class", "category", "sentiment", "intent", "topic", "polarity",
               "rating", "stars", "tag", "target", "y", "is_duplicate", "similarity", "score"),
     "source": ("source", "src", "en", "english", "document", "article", "instruction", "prompt", "input", "text",
-               "question", "abstract", "body"),
+               "question", "body", "paper", "report", "content", "abstract"),
     "target": ("target", "tgt", "trg", "de", "german", "summary", "output", "response", "translation", "completion",
-               "answer", "highlights", "tldr", "reply"),
+               "answer", "highlights", "tldr", "reply", "abstract"),
     "words": ("words", "tokens", "text", "sentence"),
     "tags": ("tags", "ner_tags", "pos_tags", "chunk_tags", "labels", "ner", "pos"),
     "question": ("question", "query"),
@@ -82,8 +82,19 @@ ALTERNATIVES = {
 PAIRS = (("premise", "hypothesis"), ("text", "textpair"), ("question", "sentence"), ("question", "passage"),
          ("query", "passage"), ("query", "document"), ("claim", "evidence"), ("first", "second"),
          ("1string", "2string"), ("a", "b"))  # fmt: skip
+PAIR_FIELDS = (("text", "text_pair"), ("a", "b"))
 PAIR_STEMS = ("sentence", "sent", "text", "question", "phrase", "word", "query", "document", "doc", "paragraph",
               "passage", "title", "tweet", "message", "utterance", "string", "input", "s", "q")  # fmt: skip
+
+# The codes of languages (ISO 639-1) by which columns of translations are named.
+LANGUAGES = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
+en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
+ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
+nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
+sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+LANGUAGE_CODES = frozenset(LANGUAGES.split())
 
 SHOWN = 30
 TEXT_WORDS, TEXT_LETTERS = 3, 0.6  # a column of texts has at least so many words a cell, and this share of letters
@@ -96,8 +107,9 @@ def option_for(name: str) -> str:
 
 
 def matching_columns(name: str, columns: Sequence[str]) -> list[str]:
-    """The columns whose name is a synonym of a field, best first."""
-    known = {column.strip().casefold(): column for column in reversed(columns)}
+    """The columns whose name is a synonym of a field, best first; that of source also "Source Text"."""
+    exact = {re.sub(r"[\s_-]+", "_", column.strip().casefold()): column for column in reversed(columns)}
+    known = {name.removesuffix("_text"): column for name, column in exact.items()} | exact
     return [known[word] for word in SYNONYMS.get(name, (name.casefold(),)) if word in known]
 
 
@@ -116,9 +128,13 @@ def assign_columns(
     list of columns when one cannot be found."""
     fields = alternative_fields(fields, columns, chosen)
     mapping = {name: _chosen_column(name, column, columns, where=where) for name, column in chosen.items()}
-    if "text_pair" in (*fields, *optional) and not mapping.keys() & {"text", "text_pair"}:
-        free = [column for column in columns if column not in mapping.values()]
-        mapping |= dict(zip(("text", "text_pair"), pair_columns(free) or (), strict=False))
+    for pair in PAIR_FIELDS:
+        if pair[1] in (*fields, *optional) and not mapping.keys() & {*pair}:
+            free = [column for column in columns if column not in mapping.values()]
+            mapping |= dict(zip(pair, pair_columns(free) or (), strict=False))
+    translated = [name for name in ("source", "target") if name in fields and name not in mapping]
+    free = [column for column in columns if column not in mapping.values()]
+    mapping |= _by_language(translated, free, sample=sample)
     for name in fields:
         free = [column for column in columns if column not in mapping.values()]
         if name not in mapping and (found := matching_columns(name, free)):
@@ -212,6 +228,39 @@ def _by_content(missing: Sequence[str], free: list[str], *, sample: Sequence[Map
     texts = [name for name in ("text", "text_pair", "caption") if name in missing]
     longest = sorted(free, key=lambda column: -_mean_length(_cells(column, sample)))[: len(texts)]
     return mapping | dict(zip(texts, (column for column in free if column in longest), strict=True))
+
+
+def _by_language(missing: Sequence[str], free: Sequence[str], *, sample: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Source and target in columns named by their languages, in the order of the columns."""
+    languages = [column for column in free if is_language(column) and not _are_identifiers(_cells(column, sample))]
+    others = [column for column in free if column not in languages]
+    if len(languages) != len(missing) or all(matching_columns(name, others) for name in missing):
+        return {}
+    return dict(zip(missing, languages, strict=True))
+
+
+def is_language(name: str) -> bool:
+    """Whether a column's name is the code of a language, such as en or pt-BR."""
+    code, *region = re.split(r"[-_]", name.strip().casefold())
+    return code in LANGUAGE_CODES and [len(part) for part in region] in ([], [2])
+
+
+def _are_identifiers(cells: Sequence[str]) -> bool:
+    """Whether most of the values are one word with a digit, as in a column "id" (also the code of Indonesian)."""
+    return 2 * sum(bool(re.fullmatch(r"\S*\d\S*", cell.strip())) for cell in cells) > len(cells)
+
+
+def are_column_names(cells: Sequence[str], fields: Iterable[str]) -> bool:
+    """Whether each of the cells is made of words that name columns of these fields: comment_text, Text EN, phrase."""
+    stems = {word for name in fields for synonym in SYNONYMS.get(name, ()) for word in _words(synonym) if len(word) > 2}
+    stems |= {stem for stem in PAIR_STEMS if len(stem) > 2}
+    more = {"id", "a", "b", "1", "2", "pair"} | LANGUAGE_CODES
+    words = [set(_words(cell)) for cell in cells]
+    return bool(words) and all(each and each <= stems | more and (each & stems or each == {"id"}) for each in words)
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+|\d+", name.casefold())
 
 
 def names_images(cells: Sequence[str]) -> bool:

@@ -13,8 +13,11 @@ from typing import Any
 
 from headway.data import formats
 from headway.data.columns import (
+    PAIR_FIELDS,
     alternative_fields,
+    are_column_names,
     assign_columns,
+    is_language,
     label_column,
     listing,
     matching_columns,
@@ -44,6 +47,7 @@ from headway.errors import DataError
 SAMPLE = 200
 PAIRS = ({"source", "target"}, {"a", "b"})
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+NUMBER = re.compile(r"[+-]?[\d.,]*\d%?")
 NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 
 
@@ -225,7 +229,10 @@ def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: 
     if recurring:
         return False
     named = alternative_fields(fields, first, {})
-    if any(matching_columns(name, first) for name in named) or ("text_pair" in fields and pair_columns(first)):
+    pairs = any(pair[1] in fields for pair in PAIR_FIELDS)
+    if any(matching_columns(name, first) for name in named) or (pairs and pair_columns(first)):
+        return True
+    if _stand_above(first, list(zip(*rest, strict=True)), fields):
         return True
     if "label" not in fields or any(" " in cell.strip() for cell in first):
         return False
@@ -234,6 +241,20 @@ def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: 
     phrases = [sum(" " in cell for name, cell in cells.items() if name != label) > 0 for cells in numbered]
     recurs = len({cells[label] for cells in numbered if label is not None}) <= len(rest) // 2
     return recurs and sum(phrases) > 0.8 * len(rest)  # single words above phrases, above labels that repeat
+
+
+def _stand_above(first: Sequence[str], columns: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
+    """Whether the cells of the first row are names, by the columns below: numbers that all differ (equal ones may be
+    labels), or phrases below known names, snake_case or codes of languages."""
+    filled = [[cell.strip() for cell in column if cell.strip()] for column in columns]
+    if any(1 < len(cells) == len(set(cells)) and all(map(NUMBER.fullmatch, cells)) for cells in filled):
+        return True
+    names = [cell.strip() for cell in first]
+    phrases = [2 * sum(" " in cell for cell in cells) > len(cells) for cells in filled]
+    if are_column_names(names, fields):
+        return any(phrases) or any(re.search(r"[ _]", name) for name in names)
+    snake = any("_" in name for name in names) and not any(re.search(r"\s", name) for name in names)
+    return bool(phrases) and all(phrases) and (snake or (len(names) > 1 and all(map(is_language, names))))
 
 
 def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:

@@ -54,6 +54,15 @@ def test_a_run_is_evaluated_on_its_own_held_out_part(classifier: jobs.Trained) -
     assert found["examples"] == count and found["data"] == "the held-out part of mine.tsv" and "search" not in found
 
 
+def test_a_note_on_the_training_file(classifier: jobs.Trained, tmp_path: Path) -> None:
+    file = classifier.folder.parent / "mine.tsv"
+    note = "the model was trained on mine.tsv; without DATA only the held-out part is scored"
+    assert headway("evaluate", classifier.folder, file, "--report", tmp_path).stdout.count(f"note: {note}") == 1
+    assert note in (tmp_path / "report.html").read_text()
+    assert "TF-IDF" in (tmp_path / "report.html").read_text()
+    assert json.loads(headway("evaluate", classifier.folder, file, "--json").stdout)["note"] == note
+
+
 def test_given_data_are_named_and_counted(classifier: jobs.Trained, tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("i love it\tfine\ni hate it\tawful\nlove\tfine\n")
     assert "on 3 examples of other.tsv" in headway("evaluate", classifier.folder, tmp_path / "other.tsv").stdout
@@ -65,6 +74,7 @@ def test_evaluate_and_run_search_alike(translator: jobs.Trained) -> None:
     rows = list(data.valid())
     found = evaluation(translator.folder)
     assert found.search == "beam search, 5 beams" and found.examples == len(rows)
+    assert found.signature == scores.translation_signature() and found.metric == "bleu" and not found.note
     answers = [answer for _, answer in jobs.run(translator.folder, [row.fields["source"] for row in rows])]
     expected = scores.translation(answers, [[row.fields["target"]] for row in rows])
     assert {name: found.scores[name] for name in expected} == expected

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway import tasks
 from headway.checkpoints import save_text
 from headway.printable import printable
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from headway.data.dataset import Dataset
     from headway.data.report import Report
     from headway.jobs.run_config import Plan
+    from headway.tasks.task import Task
     from headway.training.loop import FitResult
 
 
@@ -62,7 +65,7 @@ def write_card(
         "",
         "## Use",
         "```",
-        "headway run <this folder> INPUT",
+        *commands("<this folder>", tasks.find(plan.task)),
         "```",
         "",
         *([f"It opens in `transformers` as `{published}`.", ""] if (published := architecture(bundle)) else []),
@@ -71,6 +74,15 @@ def write_card(
         "",
     ]
     save_text(folder / "README.md", "\n".join(lines))
+
+
+def commands(folder: str, kind: type[Task]) -> list[str]:
+    """How a model in the folder is used: with an input, and with a file of them."""
+    run = f"headway run {folder}"
+    return [
+        f"{run} {shlex.quote(kind.example_input)}",
+        *([] if kind.draws else [f"{run} --file FILE --out predictions.csv"]),
+    ]
 
 
 def _noted(baseline: Baseline) -> str:

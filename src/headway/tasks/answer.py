@@ -48,6 +48,7 @@ class Answer(Task):
     fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
     metric: ClassVar[str] = "f1"
     input_fields: ClassVar[tuple[str, ...]] = ("question", "context")
+    example_input: ClassVar[str] = '{"question": "How many?", "context": "There are two."}'
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" truncates only the question

@@ -49,6 +49,7 @@ class ClassifyImage(Classification):
     builtin: ClassVar[Builtin] = DRAWN_SHAPES
     fields: ClassVar[tuple[str, ...]] = ("image", "label")
     input_fields: ClassVar[tuple[str, ...]] = ("image",)
+    example_input: ClassVar[str] = "picture.png"
     reads_text: ClassVar[bool] = False
     rows_at_once: ClassVar[int] = 1024  # encoded pictures of a large data set do not fit in memory
 

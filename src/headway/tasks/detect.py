@@ -54,6 +54,7 @@ class Detect(Task):
     builtin: ClassVar[Builtin] = SCENES
     fields: ClassVar[tuple[str, ...]] = ("image", "boxes")
     input_fields: ClassVar[tuple[str, ...]] = ("image",)
+    example_input: ClassVar[str] = "picture.png"
     metric: ClassVar[str] = "ap50"
     stacks: ClassVar[int] = 2
     finds_boxes: ClassVar[bool] = True

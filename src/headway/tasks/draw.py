@@ -51,6 +51,7 @@ class Draw(Task):
     builtin: ClassVar[Builtin] = CAPTIONED_SHAPES
     fields: ClassVar[tuple[str, ...]] = ("image", "caption")
     input_fields: ClassVar[tuple[str, ...]] = ("caption",)
+    example_input: ClassVar[str] = "a caption"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     draws: ClassVar[bool] = True

@@ -50,6 +50,7 @@ class Fill(Task):
     name: ClassVar[str] = "fill"
     builtin: ClassVar[Builtin] = SENTENCES
     fields: ClassVar[tuple[str, ...]] = ("text",)
+    example_input: ClassVar[str] = "Some [MASK] text"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     running_text: ClassVar[bool] = True

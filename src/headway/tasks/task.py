@@ -72,13 +72,13 @@ class Task(ABC):
     run_options: ClassVar[tuple[str, ...]] = ()  # of `headway run` that apply to a task that generates no text
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
+    example_input: ClassVar[str] = "Some text"  # of the command line, for the command shown when a model is saved
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
     budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
     timed: ClassVar[bool] = False  # the same of runs with a time limit only, and from scratch too
     least_batch: ClassVar[int] = 4  # that they may choose
     own_job: ClassVar[str] = ""  # module.function in `headway.jobs` that trains it in place of the one loop
-
     generation_defaults = GenerationDefaults()  # of the model's files; not an option
 
     tokenizer: Tokenizer = field(repr=False)

@@ -53,6 +53,7 @@ class Vectors(Task):
     name: ClassVar[str] = "vectors"
     builtin: ClassVar[Builtin] = FAMILIES
     fields: ClassVar[tuple[str, ...]] = ("text",)
+    example_input: ClassVar[str] = "word"
     metric: ClassVar[str] = "analogies"
     running_text: ClassVar[bool] = True
     own_job: ClassVar[str] = "vectors.run_vectors"

@@ -127,3 +127,7 @@ def test_it_learns_to_summarize(tmp_path):
     told = task.evaluate(model, list(data.valid())[:8])
     assert set(told) >= {"loss", "exact", "rouge1", "rouge2", "rougeL", "lead_rouge1", "lead_rougeL"}
     assert told["lead_rouge1"] > 0.1 and told["rouge1"] > 0
+
+
+def test_the_signature_is_that_of_rouge(task) -> None:
+    assert "rouge_score" in task.signature() and "nrefs" not in task.signature()

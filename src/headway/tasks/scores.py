@@ -65,9 +65,16 @@ def recognition_signature() -> str:
     return f"torchmetrics {version('torchmetrics')}: word_error_rate, char_error_rate"
 
 
+def rouge_signature() -> str:
+    return f"torchmetrics {version('torchmetrics')}: rouge_score, mean F1, words of letters and digits, no stemming"
+
+
 def translation_signature() -> str:
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
-    bleu = BLEU()
-    bleu.corpus_score(["a"], [["a"]])
-    return str(bleu.get_signature())
+    signatures = []
+    for metric in (BLEU(), CHRF()):
+        name = metric.corpus_score(["a"], [["a"]]).name
+        signatures.append(f"{name}|{metric.get_signature()}")
+    return "; ".join(signatures)

@@ -42,6 +42,9 @@ class Summarize(Translate):
         lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], _references(rows))
         return Baseline("the first sentence of the text (lead-1)", lead)
 
+    def signature(self) -> str:
+        return scores.rouge_signature()
+
     def evaluated(
         self, scores: dict[str, float], rows: list[Row], found: list[str], references: list[list[str]]
     ) -> Evaluated:

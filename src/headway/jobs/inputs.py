@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.bundle import Bundle
 from headway.data import formats
-from headway.data.columns import ALTERNATIVES, matching_columns
+from headway.data.columns import ALTERNATIVES, matching_columns, option_for
 from headway.data.paths import ArchivePath, as_folder, expand
 from headway.data.read import detect_layout, make_row
 from headway.data.row import FILE_FIELDS, Layout
@@ -193,7 +193,7 @@ def _is_table(path: Path, task: Task, *, columns: Columns | None, encoding: str 
     if is_table(path, task, encoding=encoding):
         return True
     if columns:
-        raise InputError(f"{path}: --{next(iter(columns))} names a column, but this file is read line by line")
+        raise InputError(f"{path}: {option_for(next(iter(columns))).rstrip(" =")} names a column, but this file is read line by line")
     return False
 
 

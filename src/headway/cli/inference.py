@@ -114,7 +114,8 @@ def evaluate(
 def run(
     model: Model,
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT…]", help="Texts; for pictures and sound files or folders (default: the lines of standard input).")
+        list[str] | None,
+        typer.Argument(metavar="[INPUT…]", help="Texts; for pictures and sound files (default: standard input)."),
     ] = None,
     file: Annotated[
         list[Path] | None,

@@ -193,7 +193,8 @@ def _is_table(path: Path, task: Task, *, columns: Columns | None, encoding: str 
     if is_table(path, task, encoding=encoding):
         return True
     if columns:
-        raise InputError(f"{path}: {option_for(next(iter(columns))).rstrip(" =")} names a column, but this file is read line by line")
+        option = option_for(next(iter(columns))).rstrip(" =")
+        raise InputError(f"{path}: {option} names a column, but this file is read line by line")
     return False
 
 

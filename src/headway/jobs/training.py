@@ -206,7 +206,7 @@ def _run_plan(
         held = first_rows(data.valid, settings.eval_rows)
         if not held:
             raise DataError(
-                f"{data.name}: nothing is held out to evaluate on; give more examples, or held-out data (--valid FILE; in Python valid=)"
+                f"{data.name}: nothing is held out to evaluate on; give more examples, or held-out data (--valid)"
             )
         if settings.score and prepared.report is not None:
             require_score(settings.score, task.quick_evaluate(bundle.model, held[:SCORED]))

@@ -162,8 +162,9 @@ def named_score(plan: Mapping[str, Any]) -> str:
     """The score that the user named for the run (--score); empty if there is none. A score that was chosen for the data
     decides which weights are kept, and the run is judged by its task's metric."""
     train = plan.get("train")
-    is_named = isinstance(train, Mapping) and "train.score" in _list(plan.get("given"))
-    return _text(train.get("score")) if is_named else ""
+    if not isinstance(train, Mapping) or "train.score" not in _list(plan.get("given")):
+        return ""
+    return _text(train.get("score"))
 
 
 def _judged_first(scores: dict[str, float], plan: Mapping[str, Any]) -> dict[str, float]:

@@ -37,13 +37,13 @@ def bf16_matmul() -> Iterator[None]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if _may_round and x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32:
-        return _Bf16Linear.apply(x, weight, bias)  # type: ignore[no-any-return]
+        return _Bf16Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 class _Bf16Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.biased = bias is not None
         with _bf16_allowed():
@@ -52,7 +52,7 @@ class _Bf16Linear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
         rows = _rows(gradient)

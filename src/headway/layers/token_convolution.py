@@ -47,7 +47,7 @@ class TokenConvolution(nn.Module):
             found.append(values.masked_fill(~real[:, None], 0.0).amax(-1))
         pooled = torch.cat(found, -1)  # (batch, filter of any size)
         dropout = self.config.dropout
-        return self.project(drop(pooled, dropout) if self.training and dropout else pooled)  # type: ignore[no-any-return]
+        return self.project(drop(pooled, dropout) if self.training and dropout else pooled)
 
     @torch.no_grad()
     def reset(self, generator: torch.Generator) -> None:

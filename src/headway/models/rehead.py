@@ -111,7 +111,7 @@ def scale_parts(model: nn.Module, weights: Sequence[float]) -> None:
         _scale_output(part, weight)
 
 
-def remove_parts_beside(model: Encoder) -> None:
+def remove_parts_beside(model: Any) -> None:
     """Leaves a classifier's network alone, and its config likewise."""
     head = logit_head(model)
     assert isinstance(head, ClassifyHead)
@@ -121,7 +121,7 @@ def remove_parts_beside(model: Encoder) -> None:
 
 def _scale_output(part: nn.Module, factor: float) -> None:
     """Of a head, or of a part beside it: its output layer is `project`, or it is one itself."""
-    layer = getattr(part, "project", part)
+    layer: Any = getattr(part, "project", part)
     for tensor in (layer.weight, layer.bias):
         if tensor is not None:
             tensor.mul_(factor)

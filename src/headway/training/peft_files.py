@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.checkpoints.rules import AnyRule, Rule, expand, same
 from headway.errors import CheckpointError, ConfigError
-from headway.models.heads import ClassifyHead
 from headway.models.rehead import remove_parts_beside
 from headway.training.lora import LoRALinear, adapters, insert_adapters, merge_lora
 from headway.validation import Check, between, from_dict
@@ -144,8 +143,8 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
     insert_adapters(model, inserted, trained=beside)
     for name, tensor in beside.items():
         parameters[name].copy_(tensor)
-    head = getattr(model, "head", None)
-    if isinstance(head, ClassifyHead) and any(parameters[name] is head.project.weight for name in beside):
+    head: Any = getattr(model, "output_head", None)
+    if getattr(head, "beside", None) and any(parameters[name] is head.project.weight for name in beside):
         remove_parts_beside(model)  # a new head was trained without them
     return list(new)
 

@@ -50,8 +50,8 @@ def test_the_message_names_an_option_that_exists(tmp_path: Path) -> None:
     assert (option_for("target"), option_for("words")) == ("--target ", "--column words=")
     (tmp_path / "x.csv").write_text("id,one,two\n1,a b,c d\n")
     for fields, says in (
-        (("source", "target"), "--source NAME"),
-        (("instruction", "response"), "--column instruction=NAME"),
+        (("source", "target"), "source NAME"),
+        (("instruction", "response"), "column instruction=NAME"),
     ):
-        with pytest.raises(DataError, match=f"Name it with {says} "):
+        with pytest.raises(DataError, match=f"the option {says}"):
             detect_layout(tmp_path / "x.csv", fields)

@@ -34,8 +34,8 @@ def rows(count: int) -> list[Row]:
 @pytest.mark.parametrize(
     ("given", "settings", "words"),
     [
-        ({}, {"task.ngrams", "task.convolutions", "train.score"}, ("pairs and conv", "30 texts", "held-out loss")),
-        ({"task.ngrams": 0}, {"task.ngrams", "task.convolutions", "train.score"}, ("convolutions over tokens, next",)),
+        ({}, {"task.ngrams", "task.convolutions"}, ("pairs and conv", "30 texts")),
+        ({"task.ngrams": 0}, {"task.ngrams", "task.convolutions"}, ("convolutions over tokens, next",)),
         ({"task.ngrams": 0, "task.convolutions": 0}, set(), ()),
         ({"task.architecture": "gru"}, set(), ()),
     ],
@@ -53,8 +53,3 @@ def test_large_data_and_other_recipes_have_none(monkeypatch) -> None:
     assert choose_for_labels(lambda: iter(rows(28)), recipe="modern", given={"train.steps": 5}).settings
     for recipe in ("published", "classic", "finetune"):
         assert not choose_for_labels(lambda: iter(rows(28)), recipe=recipe, given={"train.steps": 5}).settings
-
-
-def test_a_given_score_is_not_explained() -> None:
-    choice = choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.score": "accuracy"})
-    assert "score" not in choice.why

@@ -149,7 +149,7 @@ def assign_columns(
         if name not in mapping:
             raise DataError(
                 f'{where}: no column for "{name}"; the columns are {listing(columns)}. '
-                f'Name it with {option_for(name)}NAME (in Python: columns={{"{name}": NAME}}).'
+                f'Name it: columns={{"{name}": NAME}}, or the option {option_for(name).lstrip("-")}NAME.'
                 f"{_did_you_mean(name, columns)}"
             )
     names = [*fields, *(extra for extra in mapping if extra not in fields)]

@@ -126,8 +126,6 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
     plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
     beside = {name: text for name, text in BESIDE.items() if given.get(name, True)}
     if plain and beside and sum(counts) < LARGE:
-        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS, "train.score": "loss"}
+        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS}
         why["beside"] = f"{' and '.join(beside.values())}, next to the transformer, since {sum(counts):,} texts are few"
-        if "train.score" not in given:
-            why["score"] = "the weights kept are those with the lowest held-out loss, which varies less than accuracy"
     return Choice(settings, why)

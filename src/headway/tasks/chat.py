@@ -70,8 +70,8 @@ class Chat(ChatExamples):
             messages = preferences.prompt_of(row)
         else:
             messages = conversation(Row({"response": "", **row.fields}, row.where))
-            asked = max((i for i, message in enumerate(messages, 1) if message["role"] != "assistant"), default=0)
-            messages = messages[:asked]
+            end = max((i for i, message in enumerate(messages, 1) if message["role"] != "assistant"), default=0)
+            messages = messages[:end]
         if not messages:
             raise DataError(f"{row.where}: messages: there is nothing to answer; give a message of the user")
         tools = row_tools(row)

@@ -11,12 +11,25 @@ if TYPE_CHECKING:
     from headway.explain.explanation import explain
     from headway.jobs import check, evaluate, resume, train
     from headway.jobs.complete import complete
+    from headway.jobs.predict import predict
 
 __version__ = "0.1.0"
-__all__ = ["Bundle", "__version__", "check", "complete", "evaluate", "explain", "inspect", "load", "resume", "train"]
+__all__ = [
+    "Bundle",
+    "__version__",
+    "check",
+    "complete",
+    "evaluate",
+    "explain",
+    "inspect",
+    "load",
+    "predict",
+    "resume",
+    "train",
+]
 
 _LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
-_LAZY |= {"complete": "headway.jobs.complete"}
+_LAZY |= {"complete": "headway.jobs.complete", "predict": "headway.jobs.predict"}
 _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 
 

@@ -37,6 +37,7 @@ from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
 from headway.models.dropout_rates import dropout_rates, with_dropout
 from headway.preprocess.processor import Processor
+from headway.preprocess.text import Tokenizer
 from headway.printable import printable
 from headway.validation import from_dict
 
@@ -345,7 +346,9 @@ def load(
     processor = Processor.load(folder, image_channels=model.image_channels, audio=model.inputs == "audio")
     if processor.tokenizer_error is not None:
         warnings.warn(printable(f"loaded without a tokenizer: {processor.tokenizer_error}"), stacklevel=2)
-    bundle = Bundle(model.eval(), kind.name, config, processor, task=_task(folder, processor))
+    bundle = Bundle(model.eval(), kind.name, config, processor, task=saved_task(folder, processor.tokenizer))
+    if bundle.task is not None:
+        bundle.task.use_processor(processor)
     bundle.set_folder(folder, foreign)
     return bundle
 
@@ -386,7 +389,8 @@ def _saved_rates(folder: Path) -> dict[str, float]:
     return from_dict(dict[str, float], kept.get("dropout", {}), path=f"{folder / TASK_FILE}: dropout")
 
 
-def _task(folder: Path, processor: Processor) -> Task | None:
+def saved_task(folder: Path, tokenizer: Tokenizer | None) -> Task | None:
+    """The task of a model folder, without its processor of pictures or sound."""
     if not is_present(folder / TASK_FILE):
         return None
     from headway import tasks
@@ -394,8 +398,6 @@ def _task(folder: Path, processor: Processor) -> Task | None:
     kept = read_json(folder / TASK_FILE)
     try:
         kind = tasks.find(kept["task"]).variant(kept["options"])
-        task = kind.from_dict(kept["options"], processor.tokenizer)
+        return kind.from_dict(kept["options"], tokenizer)
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / TASK_FILE}: damaged: {error}") from error
-    task.use_processor(processor)
-    return task

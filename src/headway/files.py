@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, runtime_checkable
 
 from headway.errors import DiskError
 
@@ -44,8 +44,17 @@ class RefusedFileError(OSError):
         super().__init__(errno.EINVAL, reason, os.fspath(path))
 
 
-def open_file(path: PathLike, *, inside: PathLike | None = None) -> io.BufferedReader:
+@runtime_checkable
+class PackedPath(Protocol):
+    """A path into an archive: it opens itself."""
+
+    def open_bytes(self) -> BufferedReader: ...
+
+
+def open_file(path: PathLike, *, inside: PathLike | None = None) -> BufferedReader:
     """Open a regular file for reading, without waiting for anything. `inside` is a folder that links may not leave."""
+    if isinstance(path, PackedPath):
+        return path.open_bytes()
     require_file(path, inside=inside)
     return open(path, "rb", opener=partial(_open_regular, path))
 

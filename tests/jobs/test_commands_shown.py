@@ -1,22 +1,25 @@
 """The commands shown when a model is saved: an input that the task takes, and a table of predictions."""
 
-import json
 import shlex
 from pathlib import Path
 
 import pytest
+from support.untrained import of_task
 
 from headway import tasks
+from headway.bundle import load
 from headway.cli.options import say_saved
 from headway.jobs.card import commands
+from headway.tasks.classify import Classify
+from headway.tasks.fill import Fill
 
 
 @pytest.mark.parametrize("name", tasks.TASKS)
 def test_the_example_is_an_input_of_the_task(name: str) -> None:
     kind = tasks.find(name)
-    task = kind.__new__(kind)
-    vars(task)["pair"] = None  # of classify: texts or pairs
-    one, *table = commands("runs/x", kind)
+    rows = kind.builtin.rows(split="train", size=24)
+    task = kind.from_data(lambda: iter(rows), tokenizer=None, options={})
+    one, *table = commands("runs/x", task)
     words = shlex.split(one)
     assert words[:3] == ["headway", "run", "runs/x"] and len(words) == 4
     parsed = task.parse_input(words[3])
@@ -27,14 +30,28 @@ def test_the_example_is_an_input_of_the_task(name: str) -> None:
     assert table == ([] if kind.draws else ["headway run runs/x --file FILE --out predictions.csv"])
 
 
+def test_a_classifier_of_pairs_shows_a_pair(tmp_path: Path) -> None:
+    task = load(of_task("classify", tmp_path / "model")).find_task()
+    assert isinstance(task, Classify) and task.example() == "Some text"
+    task.pair = True
+    assert task.parse_input(task.example()) == ("One text", "Another text")
+
+
+def test_the_mask_is_that_of_the_tokenizer(tmp_path: Path) -> None:
+    bundle = load(of_task("fill", tmp_path / "model"))
+    task = bundle.find_task()
+    assert isinstance(task, Fill) and task.example() == "Some [MASK] text"
+    assert bundle(task.example())[0].keys() == {"token", "score"}
+
+
 def test_the_last_lines_of_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "headway.json").write_text(json.dumps({"task": "vectors", "options": {}}))
-    say_saved(tmp_path)
+    folder = of_task("vectors", tmp_path / "model")
+    say_saved(folder)
     assert capsys.readouterr().out.splitlines() == [
-        f"saved in {tmp_path}; use it with:",
-        f"  headway run {tmp_path} word",
-        f"  headway run {tmp_path} --file FILE --out predictions.csv",
+        f"saved in {folder}; use it with:",
+        f"  headway run {folder} word",
+        f"  headway run {folder} --file FILE --out predictions.csv",
     ]
-    (tmp_path / "headway.json").unlink()
-    say_saved(tmp_path)
-    assert capsys.readouterr().out == f"saved in {tmp_path}\n"
+    (folder / "headway.json").unlink()
+    say_saved(folder)
+    assert capsys.readouterr().out == f"saved in {folder}\n"

@@ -5,12 +5,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.untrained import of_task
 
 from headway.bundle import Bundle, load
-from headway.errors import InputError
+from headway.data.paths import data_path
+from headway.errors import DataError, InputError
+from headway.jobs.inference import run
 from headway.jobs.inputs import read_inputs, read_records, refuse_file_names
+from headway.preprocess.audio import Sound
 from headway.tasks import find
 from headway.tasks.chat import Chat
 
@@ -126,7 +130,43 @@ def test_a_folder_of_recordings_stands_for_each(classifier: Bundle, tmp_path: Pa
     assert bundle.find_task().parse_inputs(str(tmp_path)) == wanted
     assert list(read_records(tmp_path, bundle)) == [({"input": str(path)}, path) for path in wanted]
     assert bundle.find_task().parse_inputs("a.wav") == [Path("a.wav")]
+    sounds = tmp_path / "sounds.zip"
+    with zipfile.ZipFile(sounds, "w") as archive:
+        for name in ("sounds/b.wav", "sounds/a.wav", "sounds/notes.txt"):
+            archive.writestr(name, b"")
+    inside = [sounds / "sounds" / name for name in ("a.wav", "b.wav")]
+    assert list(map(str, bundle.find_task().parse_inputs(str(sounds)))) == list(map(str, inside))
+    assert [str(path) for path in read_inputs(sounds, bundle)] == list(map(str, inside))
+
+
+def test_pictures_in_an_archive_are_read_where_they_are(tmp_path: Path) -> None:
+    Image = pytest.importorskip("PIL.Image")
+    model = load(of_task("classify-image", tmp_path / "model"))
+    (tmp_path / "plain").mkdir()
+    with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
+        for name, colour in (("red.png", "red"), ("blue.png", "blue")):
+            Image.new("RGB", (32, 32), colour).save(tmp_path / "plain" / name)
+            archive.write(tmp_path / "plain" / name, name)
+    packed, plain = (list(run(model, [str(tmp_path / name)])) for name in ("pictures.zip", "plain"))
+    assert [path.name for path, _ in packed] == ["blue.png", "red.png"]
+    assert [answer for _, answer in packed] == [answer for _, answer in plain]
+    damaged = bytearray((tmp_path / "pictures.zip").read_bytes())
+    damaged[60] ^= 0xFF  # in the first picture
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"damaged.zip/red.png: not a picture, or a damaged one \(Bad CRC"):
+        list(run(model, [str(tmp_path / "damaged.zip")]))
+
+
+def test_a_recording_in_an_archive(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    samples = np.sin(np.arange(1600) / 10).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", samples, 16000)
     with zipfile.ZipFile(tmp_path / "sounds.zip", "w") as archive:
-        archive.writestr("a.wav", b"")
-    with pytest.raises(InputError, match="unpack the archive, and give the folder"):
-        read_inputs(tmp_path / "sounds.zip", bundle)
+        archive.write(tmp_path / "a.wav", "a.wav")
+    packed, plain = (Sound(data_path(tmp_path / name), 16000).read() for name in ("sounds.zip/a.wav", "a.wav"))
+    assert np.array_equal(packed, plain) and len(plain) == 1600
+    damaged = bytearray((tmp_path / "sounds.zip").read_bytes())
+    damaged[200] ^= 0xFF
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"damaged.zip/a.wav: cannot be read \(Bad CRC"):
+        Sound(data_path(tmp_path / "damaged.zip/a.wav"), 16000).read()

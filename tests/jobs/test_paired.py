@@ -1,6 +1,7 @@
 """`headway evaluate A B DATA`: the difference of two models' scores, with its uncertainty."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from headway.bundle import load
 from headway.errors import InputError
 from headway.jobs.compare_scores import difference
 from headway.jobs.paired import compare_models, split_models
+from headway.jobs.run_config import make_plan
 from headway.tasks.counts import Counts
 
 
@@ -83,6 +85,17 @@ def test_the_command(models: Path) -> None:
     assert found["differences"][0]["difference"] == pytest.approx(gap) and found["examples"] == 60
     same = headway("evaluate", "a", "a", "data.csv", cwd=models)
     assert "no clear difference between a and a: accuracy +0" in same.stdout
+
+
+def test_a_model_that_was_trained_on_the_examples_is_named(models: Path, tmp_path: Path) -> None:
+    trained, data = tmp_path / "b", models / "data.csv"
+    shutil.copytree(models / "b", trained)
+    (trained / "training").mkdir()
+    (trained / "training" / "plan.json").write_text(json.dumps(vars(make_plan("classify", [data]))))
+    found = compare_models([models / "a", trained], data)
+    assert len(found.notes) == 1 and found.notes == found.to_dict()["notes"]
+    assert found.notes[0].startswith(f"{trained}: the model was trained on data.csv")
+    assert found.lines()[-1] == f"note: {found.notes[0]}"
 
 
 def test_what_cannot_be_compared(models: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def folder_of_examples(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("examples")
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "check", "load", "resume"])  # in this order: the first trains
+@pytest.mark.parametrize("name", ["train", "evaluate", "predict", "check", "load", "resume"])  # the first trains
 def test_examples_of_docstrings(name, folder_of_examples):
     found = doctest.DocTestFinder(recurse=False).find(getattr(headway, name), name, globs={"headway": headway})
     examples = [example for each in found for example in each.examples]

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.layers.linear import Linear, bf16_matmul, linear
+from headway.layers.linear import BLOCK, Linear, bf16_matmul, linear
 from headway.layers.precision import autocast
 
 CPU = torch.device("cpu")
@@ -46,6 +46,22 @@ def test_factors_are_rounded_at_most_and_the_rest_is_float32():
     torch.testing.assert_close(ours[1].flatten(0, 1), g @ factors[1], rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(ours[2], g.T @ factors[0].flatten(0, 1), rtol=1e-4, atol=1e-2)
     torch.testing.assert_close(ours[3], 2 * ours[0].flatten(0, 1).sum(0), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 5])
+@pytest.mark.parametrize("biased", [True, False])
+def test_whole_blocks_of_rows_and_those_that_remain_make_one_product(rows, biased):
+    torch.manual_seed(rows)
+    x, weight = torch.randn(rows, 48, requires_grad=True), torch.randn(32, 48, requires_grad=True)
+    bias = torch.randn(32, requires_grad=True) if biased else None
+    given = [x, weight] if bias is None else [x, weight, bias]
+    wanted = F.linear(x, weight, bias)
+    with bf16_matmul():
+        found = linear(x, weight, bias)
+    part = torch.randn_like(wanted)
+    exact, ours = (torch.autograd.grad(out, given, part) for out in (wanted, found))
+    for precise, close in zip((wanted, *exact), (found, *ours), strict=True):
+        assert close.shape == precise.shape and (close - precise).norm() <= 0.01 * precise.norm()
 
 
 def test_no_gradient_is_computed_that_nothing_needs():

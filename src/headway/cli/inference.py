@@ -221,7 +221,7 @@ def predict_all(
         other = f"; for a transcript: --format srt > {out}" if task.transcribes else ""
         raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{other}")
     if task.transcribes:
-        return transcribe_all(bundle, world, list(map(str, expanded(texts, task))), as_json=as_json, options=options)
+        return transcribe_all(bundle, world, expanded(texts, task), as_json=as_json, options=options)
     if generates:
         options["details"] = True
     streamed = generates and len(texts) == 1 and not as_json and "n" not in options
@@ -271,7 +271,7 @@ def draw_all(
 
 
 def transcribe_all(
-    bundle: Bundle, world: World, recordings: list[str], *, as_json: bool, options: dict[str, Any]
+    bundle: Bundle, world: World, recordings: list[Path], *, as_json: bool, options: dict[str, Any]
 ) -> None:
     """Transcribes in every process; the main one prints: one recording as it goes, several when they are done."""
     from headway.jobs.transcripts import run_one, run_several

@@ -153,13 +153,11 @@ def say_lines(lines: Iterable[str]) -> None:
 
 def say_saved(folder: Path) -> None:
     """The folder of a saved model, and how it is used."""
-    from headway import tasks
-    from headway.bundle import TASK_FILE
-    from headway.checkpoints import read_json
-    from headway.files import is_present
+    from headway.bundle import saved_task
     from headway.jobs.card import commands
+    from headway.preprocess.processor import Processor
 
-    kept = read_json(folder / TASK_FILE) if is_present(folder / TASK_FILE) else None
-    say(f"saved in {folder}" + ("" if kept is None else "; use it with:"))
-    if kept is not None:
-        say_lines(f"  {line}" for line in commands(str(folder), tasks.find(kept["task"])))
+    task = saved_task(folder, Processor.load(folder).tokenizer)
+    say(f"saved in {folder}" + ("" if task is None else "; use it with:"))
+    if task is not None:
+        say_lines(f"  {line}" for line in commands(str(folder), task))

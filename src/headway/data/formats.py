@@ -15,11 +15,11 @@ from typing import Any
 from headway.data.conll import conll
 from headway.data.input_file import InputFile, Record
 from headway.data.json_stream import parse
-from headway.data.paths import open_data
 from headway.data.row import Layout, kind
 from headway.data.text_reader import DEFAULT, Limits
 from headway.data.workbook import sheet_rows
 from headway.errors import DataError
+from headway.files import open_file
 
 FASTTEXT = "__label__"  # in front of each label
 
@@ -211,7 +211,7 @@ def parquet(file: InputFile) -> Iterator[Record]:
         raise DataError(f"{file.path}: reading Parquet needs pyarrow; install headway[parquet].") from error
     number = 0
     try:
-        with open_data(file.path) as opened:
+        with open_file(file.path) as opened:
             for batch in module.ParquetFile(opened).iter_batches(batch_size=256):
                 for record in batch.to_pylist():
                     number += 1

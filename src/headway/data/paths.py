@@ -2,7 +2,7 @@
 and patterns (`data/*.csv`).
 
 A path into an archive or a workbook is a `Path` like any other for those who ask for its name or its parts, or list a
-folder; its bytes are read through `open_data`. Nothing is unpacked to the disk.
+folder; `open_file` reads its bytes. Nothing is unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ class SheetPath(type(Path())):  # type: ignore[misc]
     def workbook(self) -> Path:
         return data_path(str(self.parent))
 
+    def open_bytes(self) -> IO[bytes]:
+        return open_file(self.workbook)
+
     def is_file(self) -> bool:
         return self.workbook.is_file()
 
@@ -132,13 +135,6 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # not a possible file name, for example a whole text
         return False
-
-
-def open_data(path: Path) -> IO[bytes]:
-    """The bytes of a data file."""
-    if isinstance(path, ArchivePath):
-        return path.open_bytes()
-    return open_data(path.workbook) if isinstance(path, SheetPath) else open_file(path)
 
 
 def size_of(path: Path) -> int:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
-from headway.data.paths import data_path, open_data
+from headway.data.paths import data_path
 from headway.data.schema import BYTES, Field, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
@@ -146,7 +146,7 @@ def fingerprint(paths: str | Path | Iterable[str | Path], *, known: Mapping[Path
 
 
 def _content_hash(path: Path) -> str:
-    with open_data(path) as file:
+    with open_file(path) as file:
         return str(hashlib.file_digest(cast(Any, file), BLAKE2B).hexdigest())
 
 

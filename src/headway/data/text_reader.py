@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from headway.data.paths import open_data
 from headway.errors import DataError
-from headway.files import RefusedFileError
+from headway.files import RefusedFileError, open_file
 
 OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
@@ -209,7 +208,7 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
 
 def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
     try:
-        with open_data(path) as file:
+        with open_file(path) as file:
             first = _observed(file, on_bytes)
             rest = iter(lambda: _observed(file, on_bytes), b"")
             yield from _gunzip(path, first, rest, limits) if first.startswith(GZIP_MAGIC) else _chain(first, rest)

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headway.data.paths import SheetPath, open_data
+from headway.data.paths import SheetPath
 from headway.errors import DataError, closest
+from headway.files import open_file
 from headway.preprocess.archive import refuse_bomb
 from headway.printable import printable
 
@@ -75,7 +76,7 @@ def _workbook(path: Path) -> Iterator[Any]:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:
         raise DataError(f"{path}: {INSTALL}.") from error
-    with open_data(path) as file:
+    with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 refuse_bomb(archive, path, packed=file.seek(0, 2))

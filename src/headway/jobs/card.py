@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway import tasks
 from headway.checkpoints import save_text
 from headway.printable import printable
 
@@ -65,7 +64,7 @@ def write_card(
         "",
         "## Use",
         "```",
-        *commands("<this folder>", tasks.find(plan.task)),
+        *commands("<this folder>", bundle.find_task()),
         "```",
         "",
         *([f"It opens in `transformers` as `{published}`.", ""] if (published := architecture(bundle)) else []),
@@ -76,12 +75,12 @@ def write_card(
     save_text(folder / "README.md", "\n".join(lines))
 
 
-def commands(folder: str, kind: type[Task]) -> list[str]:
+def commands(folder: str, task: Task) -> list[str]:
     """How a model in the folder is used: with an input, and with a file of them."""
     run = f"headway run {folder}"
     return [
-        f"{run} {shlex.quote(kind.example_input)}",
-        *([] if kind.draws else [f"{run} --file FILE --out predictions.csv"]),
+        f"{run} {shlex.quote(task.example())}",
+        *([] if task.draws else [f"{run} --file FILE --out predictions.csv"]),
     ]
 
 

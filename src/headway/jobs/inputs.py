@@ -12,7 +12,7 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.data import formats
 from headway.data.columns import ALTERNATIVES, matching_columns, option_for
-from headway.data.paths import ArchivePath, as_folder, expand
+from headway.data.paths import as_folder, expand
 from headway.data.read import detect_layout, make_row
 from headway.data.row import FILE_FIELDS, Layout
 from headway.data.sniff import is_parallel
@@ -85,8 +85,6 @@ def _files(folder: Path, task: Task) -> list[Path]:
     """The data files of a folder, in name order; none where the folder holds pictures or recordings."""
     files = data_files(folder)
     if reads_files(task):
-        if isinstance(folder, ArchivePath):
-            raise InputError(f"{folder}: unpack the archive, and give the folder: --file FOLDER")
         return [file for file in files if bare_suffix(file) in TABLES]
     if not files:
         raise InputError(

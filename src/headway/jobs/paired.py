@@ -13,7 +13,7 @@ from headway.errors import InputError
 from headway.files import is_present
 from headway.jobs.columns import Columns
 from headway.jobs.compare_scores import DRAWS, Difference, difference
-from headway.jobs.inference import evaluation_data, require_finite
+from headway.jobs.inference import evaluation_data, require_finite, training_note
 from headway.jobs.run_folder import PLAN, Paths, read_run_json, run_file
 from headway.tasks.counts import Counts
 
@@ -31,6 +31,7 @@ class Paired:
     examples: int
     data: str
     search: str
+    notes: list[str]  # a line for each model that was trained on these examples
 
     def to_dict(self) -> dict[str, Any]:
         differences = [
@@ -46,6 +47,7 @@ class Paired:
             "draws": DRAWS,
             "seed": SEED,
             **({"search": self.search} if self.search else {}),
+            **({"notes": self.notes} if self.notes else {}),
         }
 
     def lines(self) -> list[str]:
@@ -58,9 +60,8 @@ class Paired:
             row = "  ".join(f"{cell:>{size}}" for cell, size in zip(cells, across, strict=True))
             lines.append(f"{name:<{width}}  {row}")
         lines += ["", ", ".join(filter(None, [f"on {self.examples:,} examples of {self.data}", self.search]))]
-        return lines + [
-            self._verdict(each, model) for each, model in zip(self.differences, self.models[1:], strict=True)
-        ]
+        lines += [self._verdict(each, model) for each, model in zip(self.differences, self.models[1:], strict=True)]
+        return lines + [f"note: {note}" for note in self.notes]
 
     def _verdict(self, found: Difference, model: str) -> str:
         p = f"p < {2 / DRAWS:g}" if found.p < 2 / DRAWS else f"p = {found.p:.3f}"
@@ -98,7 +99,7 @@ def compare_models(
     if not data:
         _require_same_data(models)
     scores, counts, metric, search, task, name = [], list[Counts](), "", "", "", ""
-    where: list[str] = []
+    where, notes = list[str](), list[str]()
     for model in models:
         bundle = load(model, weights=weights, device=device)
         own = bundle.find_task()
@@ -125,8 +126,10 @@ def compare_models(
         scores.append(evaluated.scores())
         counts.append(found)
         metric = evaluated.metric
+        if note := training_note(bundle.folder, data):
+            notes.append(f"{model}: {note}")
     differences = [difference(counts[0], other, seed=SEED) for other in counts[1:]]
-    return Paired([str(model) for model in models], scores, metric, differences, len(where), name, search)
+    return Paired([str(model) for model in models], scores, metric, differences, len(where), name, search, notes)
 
 
 def _require_same_data(models: Sequence[str | Path | Bundle]) -> None:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from headway.errors import DataError, InputError
-from headway.files import NO_WAITING
+from headway.files import NO_WAITING, PackedPath
 
 STANDARD_INPUT = Path("-")
 
@@ -39,7 +39,7 @@ def regular_file(path: Path) -> Iterator[Path]:
 
 
 def _is_pipe(path: Path) -> bool:
-    return path.exists() and stat.S_ISFIFO(path.stat().st_mode)
+    return not isinstance(path, PackedPath) and path.exists() and stat.S_ISFIFO(path.stat().st_mode)
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -49,27 +49,44 @@ def write_predictions(
     """Predicts the input of each record. (rows, names of the added columns, answers that do not match a constraint).
     `columns` are those of all records, if they are known not to be those of the first. Every process of a distributed
     run predicts its share; the main one writes."""
+    refuse_present(out)
+    with writer(out, columns) if is_main else _nothing() as write:
+        return add_predictions(bundle, records, write, columns=columns, on_rows=on_rows, **options)
+
+
+def refuse_present(out: Path) -> None:
     if is_present(out):
         raise InputError(f"--out {out}: there is such a file already; give another name, or remove it")
+
+
+def add_predictions(
+    bundle: Bundle,
+    records: Iterable[tuple[Record, Any]],
+    write: Write,
+    *,
+    columns: list[str] | None = None,
+    on_rows: Callable[[int], None] = lambda rows: None,
+    **options: Any,
+) -> tuple[int, list[str], int]:
+    """As `write_predictions`; `write` receives the rows."""
     count, wrong, added = 0, 0, list[str]()
     seed = options.pop("seed", None)
-    with _writer(out, columns) if is_main else _nothing() as write:
-        for chunk in _chunks(records):
-            inputs = [_one_input(bundle, given, count + number) for number, (_, given) in enumerate(chunk, 1)]
-            seeded = {} if seed is None else {"seed": seed + count}
-            answers = [answer for _, answer in run(bundle, inputs, **options, **seeded)]
-            wrong += sum(map(unmatched, answers))
-            found = [prediction(answer) for answer in answers]
-            if not count:
-                taken = {*(columns or ()), *(name for record, _ in chunk for name in record)}
-                names = {name: free_name(name, taken) for name in found[0]}
-                added = list(names.values())
-            rows = zip(chunk, found, strict=True)
-            write([record | {names[name]: each.get(name) for name in names} for (record, _), each in rows])
-            count += len(chunk)
-            on_rows(count)
+    for chunk in _chunks(records):
+        inputs = [_one_input(bundle, given, count + number) for number, (_, given) in enumerate(chunk, 1)]
+        seeded = {} if seed is None else {"seed": seed + count}
+        answers = [answer for _, answer in run(bundle, inputs, **options, **seeded)]
+        wrong += sum(map(unmatched, answers))
+        found = [prediction(answer) for answer in answers]
         if not count:
-            raise InputError("there are no inputs, so there is nothing to predict")
+            taken = {*(columns or ()), *(name for record, _ in chunk for name in record)}
+            names = {name: free_name(name, taken) for name in found[0]}
+            added = list(names.values())
+        rows = zip(chunk, found, strict=True)
+        write([record | {names[name]: each.get(name) for name in names} for (record, _), each in rows])
+        count += len(chunk)
+        on_rows(count)
+    if not count:
+        raise InputError("there are no inputs, so there is nothing to predict")
     return count, added, wrong
 
 
@@ -138,7 +155,7 @@ def _nothing() -> Iterator[Write]:
 
 
 @contextmanager
-def _writer(out: Path, columns: list[str] | None) -> Iterator[Write]:
+def writer(out: Path, columns: list[str] | None) -> Iterator[Write]:
     """A function that appends rows to the file."""
     kind = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}[out.suffix.lower()]
     with disk_errors(out, 0), atomic_write(out) as partial, kind(partial, columns) as write:

@@ -18,27 +18,33 @@ TIMED = ("srt", "vtt", "tsv")
 
 
 def run_one(
-    bundle: Bundle, name: str, *, form: Format, write: Callable[[str], object], on_progress: OnProgress | None = None,
+    bundle: Bundle,
+    recording: Path,
+    *,
+    form: Format,
+    write: Callable[[str], object],
+    on_progress: OnProgress | None = None,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Writes the transcript of one recording as its segments become final; `-` is standard input."""
     writer = Writer(form)
     write(writer.begin())
     with ExitStack() as stack:
-        source = stack.enter_context(regular_file(Path(name)))
+        source = stack.enter_context(regular_file(recording))
         listen: dict[str, Any] = {"on_segment": lambda segment: write(writer.add(segment)), "on_progress": on_progress}
         [(_, found)] = run(bundle, [source], **listen, **options)
     if form == "json":
         write(json.dumps(found, ensure_ascii=False, indent=2) + "\n")
 
 
-def run_several(bundle: Bundle, names: Sequence[str], *, form: str | None, **options: Any) -> Iterator[str]:
+def run_several(bundle: Bundle, recordings: Sequence[Path], *, form: str | None, **options: Any) -> Iterator[str]:
     """A line for each recording: its text, or with `form` json its transcript."""
     if form in TIMED:
-        raise InputError(f"--format {form} is the transcript of one recording; {len(names)} were given")
-    if len(names) > 1 and str(STANDARD_INPUT) in names:
+        raise InputError(f"--format {form} is the transcript of one recording; {len(recordings)} were given")
+    if len(recordings) > 1 and STANDARD_INPUT in recordings:
         raise InputError("- is standard input: give it alone")
     with ExitStack() as stack:
-        sources = [stack.enter_context(regular_file(Path(name))) for name in names]
-        for name, (_, found) in zip(names, run(bundle, sources, **options), strict=True):
-            yield json.dumps({"input": name, "answer": found}, ensure_ascii=False) if form == "json" else found["text"]
+        sources = [stack.enter_context(regular_file(each)) for each in recordings]
+        for given, (_, found) in zip(recordings, run(bundle, sources, **options), strict=True):
+            line = {"input": str(given), "answer": found}
+            yield json.dumps(line, ensure_ascii=False) if form == "json" else found["text"]

@@ -8,6 +8,9 @@ weights, activations and sums stay float32: oneDNN computes them in place of MKL
 times as fast; on CPUs of AMD its float32 kernels are twice as fast as MKL's, and nothing is rounded. It is not torch's
 global setting (`set_float32_matmul_precision`), with which the many small products of fused attention are ten times
 slower.
+
+oneDNN prepares a kernel for each number of rows and keeps it: batches of ever new lengths would cost a tenth of the
+time and a gigabyte. So it computes a multiple of BLOCK rows, and MKL, which prepares nothing, the few that remain.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+BLOCK = 128
 
 _may_round = False  # whether `linear` may round factors
 
@@ -46,8 +51,7 @@ class _Bf16Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.biased = bias is not None
-        with _bf16_allowed():
-            product = F.linear(_rows(x), weight)  # with a bias MKL would compute it
+        product = _product(_rows(x), weight.T)
         return (product if bias is None else product.add_(bias)).unflatten(0, x.shape[:-1])
 
     @staticmethod
@@ -56,12 +60,29 @@ class _Bf16Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
         rows = _rows(gradient)
-        with _bf16_allowed():
-            return (
-                (rows @ weight).view_as(x) if of_x else None,
-                rows.T @ _rows(x) if of_weight else None,
-                rows.sum(0) if of_bias and ctx.biased else None,
-            )
+        return (
+            _product(rows, weight).view_as(x) if of_x else None,
+            _product_of_columns(rows, _rows(x)) if of_weight else None,
+            rows.sum(0) if of_bias and ctx.biased else None,
+        )
+
+
+def _product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix"""
+    whole = len(rows) // BLOCK * BLOCK
+    product = rows.new_empty(len(rows), matrix.shape[1])
+    with _bf16_allowed():
+        torch.mm(rows[:whole], matrix, out=product[:whole])
+    torch.mm(rows[whole:], matrix, out=product[whole:])
+    return product
+
+
+def _product_of_columns(a: Tensor, b: Tensor) -> Tensor:
+    """a.T @ b"""
+    whole = len(a) // BLOCK * BLOCK
+    with _bf16_allowed():
+        product = a[:whole].T @ b[:whole]
+    return product.addmm_(a[whole:].T, b[whole:])
 
 
 def _rows(x: Tensor) -> Tensor:

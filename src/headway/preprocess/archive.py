@@ -14,6 +14,8 @@ from headway.errors import DataError
 from headway.files import BLAKE2B, require_file
 
 MAX_FILES = 5_000_000
+# What reading from a damaged archive raises, beside OSError.
+DAMAGED = (EOFError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile)
 UNPACK_RATIO, UNPACK_FREE = 200, 1 << 28  # all files together, over the archive's size; applied above this many bytes
 
 
@@ -36,7 +38,7 @@ class ArchivedFile:
         try:
             with self.archive.open(str(self.name)) as opened:
                 return opened.read(limit)
-        except (OSError, EOFError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+        except (OSError, *DAMAGED) as error:
             raise DataError(f"{self}: cannot be read from the archive ({error})") from error
 
     def open(self) -> IO[bytes]:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import DataError, HeadwayError
-from headway.files import RefusedFileError, open_file
+from headway.files import PackedPath, RefusedFileError, open_file
+from headway.preprocess.archive import DAMAGED
 
 Samples = NDArray[np.float32]  # mono, full scale from -1 to 1
 
@@ -155,12 +156,15 @@ class Sound:
 
     def _open_path(self, path: Path) -> IO[bytes]:
         try:
-            return open_file(path)
+            if not isinstance(path, PackedPath):
+                return open_file(path)
+            with open_file(path) as packed:  # as a whole: a library in C reads it, which sees no errors of the archive
+                return io.BytesIO(packed.read())
         except FileNotFoundError:
             self._refuse("no such file")
         except RefusedFileError as error:
             self._refuse(f"cannot be read ({error.strerror})")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, *DAMAGED) as error:
             self._refuse(f"cannot be read ({error})")
 
     def _array(self) -> tuple[NDArray[np.float32], int] | None:

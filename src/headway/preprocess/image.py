@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError, InputError
 from headway.files import RefusedFileError, open_file
+from headway.preprocess import archive
 from headway.preprocess.archive import ArchivedFile
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def read_bytes(path: Path | ArchivedFile) -> bytes:
         raise DataError(f"{path}: no such file") from error
     except RefusedFileError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, *archive.DAMAGED) as error:
         raise DataError(f"{path}: not a picture, or a damaged one ({error})") from error
     if len(data) > MAX_BYTES:
         raise DataError(f"{path}: more than {MAX_BYTES:,} bytes; make the picture smaller")

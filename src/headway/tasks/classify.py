@@ -235,6 +235,10 @@ class Classify(KindClassification):
         found = {name: row.fields[name] for name in PAIR if name in row.fields}
         return found if len(found) == 2 else found["text"]
 
+    def example(self) -> str:
+        texts = dict(zip(PAIR, ("One text", "Another text"), strict=True))
+        return json.dumps(texts) if self.pair else super().example()
+
     def parse_input(self, text: str) -> Any:
         """A text; a JSON object, or a list of two texts, where the task takes pairs."""
         if self.pair is False or (self.pair is None and text.lstrip()[:1] not in ("{", "[")):

@@ -20,6 +20,7 @@ from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
 from headway.data.dataset import RowReader
+from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.models import recipes
@@ -145,7 +146,7 @@ class ClassifyImage(Classification):
         return Path(text)
 
     def parse_inputs(self, text: str) -> list[Any]:
-        return picture_files(Path(text))
+        return picture_files(as_folder(data_path(text)))
 
     def read(self, value: Any, *, where: str) -> Example:
         """The picture as it is stored: encoded if it came from a file. It is decoded when batched."""

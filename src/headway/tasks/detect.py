@@ -19,6 +19,7 @@ from headway.data.boxes import usable
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.scenes import SCENES
 from headway.data.dataset import RowReader
+from headway.data.paths import as_folder, data_path
 from headway.data.row import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.layers.box_maths import to_corners
@@ -153,7 +154,7 @@ class Detect(Task):
         return Path(text)
 
     def parse_inputs(self, text: str) -> list[Any]:
-        return picture_files(Path(text))
+        return picture_files(as_folder(data_path(text)))
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"boxes": len(usable(row)), "picture": max(row.fields["size"])}

@@ -50,7 +50,6 @@ class Fill(Task):
     name: ClassVar[str] = "fill"
     builtin: ClassVar[Builtin] = SENTENCES
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    example_input: ClassVar[str] = "Some [MASK] text"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     running_text: ClassVar[bool] = True
@@ -67,6 +66,11 @@ class Fill(Task):
         self._previous: list[list[int]] = []  # spans of the previous document
         if self.tokenizer is not None:
             self._use_tokenizer(self.tokenizer)
+
+    def example(self) -> str:
+        mask = self.tokenizer.mask_id
+        assert mask is not None
+        return f"Some {self.tokenizer.token(mask)} text"
 
     def _use_tokenizer(self, tokenizer: Tokenizer) -> None:
         if tokenizer.mask_id is None:

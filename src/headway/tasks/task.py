@@ -72,7 +72,7 @@ class Task(ABC):
     run_options: ClassVar[tuple[str, ...]] = ()  # of `headway run` that apply to a task that generates no text
     default_size: ClassVar[str] = "tiny"
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
-    example_input: ClassVar[str] = "Some text"  # of the command line, for the command shown when a model is saved
+    example_input: ClassVar[str] = "Some text"
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
     budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
@@ -256,6 +256,10 @@ class Task(ABC):
         if missing:
             raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
         return value
+
+    def example(self) -> str:
+        """An input on the command line, for the command shown when a model is saved."""
+        return self.example_input
 
     def parse_inputs(self, text: str) -> list[Any]:
         """The inputs that one argument of the command line stands for: a folder stands for its files."""

@@ -21,6 +21,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.tones import SPOKEN_DIGITS
 from headway.data.dataset import RowReader
+from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.generation import GenerationSettings, Session
@@ -158,7 +159,7 @@ class Transcribe(Task):
 
     def parse_inputs(self, text: str) -> list[Any]:
         """A folder stands for its recordings, in name order."""
-        path = Path(text)
+        path = as_folder(data_path(text))
         if not path.is_dir():
             return [path]
         found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]

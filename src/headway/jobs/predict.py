@@ -1,0 +1,66 @@
+"""`headway.predict`: predictions beside the columns of files, or of a table in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from headway.bundle import Bundle, as_bundle
+from headway.data.tables import Tables, as_tables
+from headway.errors import DataError, InputError
+from headway.jobs.columns import Columns
+from headway.jobs.inputs import Paths, Record, read_records
+from headway.jobs.predictions_file import SUFFIXES, add_predictions, is_predictions_file, refuse_present, writer
+
+
+def predict(
+    model: str | Path | Bundle,
+    data: Any,
+    *,
+    out: str | Path | None = None,
+    columns: Columns | None = None,
+    encoding: str | None = None,
+    device: str | None = None,
+    **options: Any,
+) -> list[Record]:
+    """The rows of files (also patterns, folders and zip archives), or of a table in memory, each with the model's
+    prediction; `headway run --file` writes the same. `out` is a file for them too: .csv, .jsonl or .parquet. `columns`
+    names those of the inputs where they are not found by their names; options of generation go to the model. Inputs
+    that are texts, and no table: `headway.load(model)(texts)`.
+
+    >>> headway.predict("weather", [{"text": "what a fine day", "station": 7}])[0]["prediction"]
+    'good'
+    """
+    file = None if out is None else Path(out)
+    if file is not None and not is_predictions_file(file):
+        raise InputError(f"out: {out}: expected a file with the suffix {', '.join(SUFFIXES)}")
+    if file is not None:
+        refuse_present(file)
+    bundle, rows = as_bundle(model, device=device), list[Record]()
+    with _files(data) as paths:
+        add_predictions(bundle, read_records(paths, bundle, columns=columns, encoding=encoding), rows.extend, **options)
+    if file is not None:
+        with writer(file, list(dict.fromkeys(name for row in rows for name in row))) as write:
+            write(rows)
+    return rows
+
+
+@contextmanager
+def _files(data: Any) -> Iterator[Paths]:
+    """The files that are given; a table in memory as a file of JSON lines."""
+    tables: Tables | None = as_tables(data)
+    if data is None:
+        raise InputError("data: give a file, a folder or a table with the inputs")
+    if tables is None:
+        yield data
+        return
+    with TemporaryDirectory(prefix="headway-") as folder:
+        path = Path(folder) / "table.jsonl"
+        path.write_text("".join(tables.train.json_lines()), encoding="utf-8")
+        try:
+            yield path
+        except (DataError, InputError) as error:
+            raise type(error)(str(error).replace(str(path), tables.train.name)) from error

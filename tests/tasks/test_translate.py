@@ -65,9 +65,12 @@ def test_r_drop_trains_two_passes_and_what_they_differ_by() -> None:
         F.kl_div(one, other, reduction="none", log_target=True).sum(-1)[counted].sum()
         for one, other in ((first, second), (second, first))
     ]
-    assert not torch.equal(first, second) and float(divergences[0]) > 0.01
+    assert not torch.equal(first, second) and divergences[0].item() > 0.01
     expected = (sum(entropies) + 5.0 / 2 * sum(divergences)) / 2
     torch.testing.assert_close(loss, expected)
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    for found, exact in zip(*(torch.autograd.grad(each, parameters) for each in (loss, expected)), strict=True):
+        torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
     assert batch.count == plain.collate(examples, seeds=[(0, 0, i) for i in range(3)], where=[]).count
 
 

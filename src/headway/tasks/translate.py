@@ -30,6 +30,7 @@ from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
+from headway.tasks.r_drop import r_drop_loss
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
@@ -149,17 +150,11 @@ class Translate(Task):
         return {"forced": torch.from_numpy(np.stack(draws) < share)}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        logits = model(**batch.inputs).logits.flatten(0, 1)
-        wanted = batch.targets["ids"].flatten()
+        logits, wanted = model(**batch.inputs).logits.flatten(0, 1), batch.targets["ids"].flatten()
         smoothing = self.label_smoothing if model.training else 0.0
-        passes = len(logits) // len(wanted)  # 2 in training with R-drop
-        total = F.cross_entropy(
-            logits, wanted.repeat(passes), ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"
-        )
-        if passes == 1:
-            return Loss(total)
-        first, second = logits.chunk(2)
-        return Loss((total + self.r_drop / 2 * disagreement(first, second, wanted != IGNORE)) / 2)
+        if len(logits) == 2 * len(wanted):  # two passes: R-drop in training
+            return Loss(r_drop_loss(logits, wanted, weight=self.r_drop, smoothing=smoothing))
+        return Loss(F.cross_entropy(logits, wanted, ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"))
 
     # --- inference
 
@@ -258,12 +253,6 @@ class Translate(Task):
 
     def length_limits(self) -> dict[str, int]:
         return {"source": self.source_limit, "target": self.target_limit}
-
-
-def disagreement(a: Tensor, b: Tensor, counted: Tensor) -> Tensor:
-    """KL(p‖q) + KL(q‖p) of the distributions of logits a and b, summed over the rows that count: that is
-    Σ (p − q)(log p − log q), in which the normalisers of the logarithms cancel."""
-    return (((a.softmax(-1) - b.softmax(-1)) * (a - b)).sum(-1) * counted).sum()
 
 
 def _in_training(seeds: Sequence[tuple[int, ...]]) -> bool:

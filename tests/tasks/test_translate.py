@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from headway.data.row import Row
 from headway.errors import ConfigError, DataError
@@ -44,43 +43,6 @@ def test_padding_changes_no_loss() -> None:
     together = task.loss(model, task.collate(examples, seeds=[()] * 3, where=[])).total
     alone = sum(task.loss(model, task.collate([e], seeds=[()], where=[])).total for e in examples)
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-5)
-
-
-def test_r_drop_trains_two_passes_and_what_they_differ_by() -> None:
-    task, plain = make(r_drop=5.0), make()
-    model = build(task.config(Size(width=32, layers=1, heads=2, dropout=0.3), "modern")).train()
-    examples = [example for row in ROWS for example in task.examples(row)]
-    batch = task.collate(examples, seeds=[(0, 0, i) for i in range(3)], where=[])
-    torch.manual_seed(0)
-    loss = task.loss(model, batch).total
-    torch.manual_seed(0)
-    first, second = model(**batch.inputs).logits.log_softmax(-1).chunk(2)
-    wanted = batch.targets["ids"]
-    counted = wanted != IGNORE
-    entropies = [
-        F.cross_entropy(each[counted], wanted[counted], label_smoothing=0.1, reduction="sum")
-        for each in (first, second)
-    ]
-    divergences = [
-        F.kl_div(one, other, reduction="none", log_target=True).sum(-1)[counted].sum()
-        for one, other in ((first, second), (second, first))
-    ]
-    assert not torch.equal(first, second) and divergences[0].item() > 0.01
-    expected = (sum(entropies) + 5.0 / 2 * sum(divergences)) / 2
-    torch.testing.assert_close(loss, expected)
-    parameters = [each for each in model.parameters() if each.requires_grad]
-    for found, exact in zip(*(torch.autograd.grad(each, parameters) for each in (loss, expected)), strict=True):
-        torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
-    assert batch.count == plain.collate(examples, seeds=[(0, 0, i) for i in range(3)], where=[]).count
-
-
-def test_r_drop_changes_nothing_outside_of_training() -> None:
-    task, plain = make(r_drop=5.0), make()
-    model = build(task.config(Size(width=32, layers=1, heads=2, dropout=0.3), "modern")).eval()
-    examples = [example for row in ROWS for example in task.examples(row)]
-    assert task.mean_loss(model, examples) == plain.mean_loss(model, examples)
-    with pytest.raises(ConfigError, match="r_drop is -1"):
-        make(r_drop=-1)
 
 
 @pytest.mark.parametrize("recipe", ["modern", "classic"])

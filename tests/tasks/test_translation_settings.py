@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headway.data.row import Row
-from headway.tasks.translation_settings import R_DROP, choose_at_pace, choose_for_pairs, vocabulary
+from headway.tasks.translation_settings import choose_at_pace, choose_for_pairs, vocabulary
 
 PACE = 95e-6  # seconds for a token of the smallest model of one stack, about that of two cores
 MULTI30K = 4_000_000  # characters of its training pairs
@@ -36,12 +36,6 @@ def test_pairs_that_are_seen_often_get_dropout() -> None:
     found = [chosen(MULTI30K, minutes) for minutes in (1, 5, 43, 400)]
     assert [each["model.dropout"] for each in found] == [0.0, 0.1, 0.15, 0.3]
     assert [each["model.width"] for each in found] == [128, 128, 128, 192]
-
-
-def test_r_drop_where_the_pairs_are_seen_so_often_that_two_passes_suffice() -> None:
-    found = [chosen(MULTI30K, minutes).get("task.r_drop") for minutes in (5, 43, 400)]
-    assert found == [None, R_DROP, R_DROP]
-    assert "task.r_drop" not in chosen(MULTI30K, 43, **{"task.r_drop": 0})
 
 
 def test_a_given_dropout_does_not_change_the_size() -> None:

@@ -92,6 +92,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     lines = [CONTROL.sub("", line) for line in drawn.get().splitlines()]
     assert len(lines) == 3 and max(map(len, lines)) <= width
     assert "12%" in lines[0] and lines[1].startswith("█▁ loss 1.5")
+    assert width < 80 or "bleu 31.2 (best 31.25 at step 120,000)" in lines[1]
     view.console.file.close()
 
 

@@ -30,7 +30,6 @@ from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
-from headway.tasks.r_drop import r_drop_loss
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
@@ -53,7 +52,6 @@ class Translate(Task):
     source_limit: int = 256  # tokens
     target_limit: int = 256
     label_smoothing: float = 0.1
-    r_drop: float = 0.0  # weight of how far two passes with different dropout differ (Liang et al. 2021); 0: one pass
     prefix: str = ""  # of every source (T5's "translate English to German: ")
     beams: int = 5
     length_penalty: float = 1.0
@@ -77,8 +75,6 @@ class Translate(Task):
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if not 0 <= task.teacher_forcing <= 1:
             raise ConfigError(f"teacher_forcing is {task.teacher_forcing}: it must be from 0 to 1")
-        if task.r_drop < 0:
-            raise ConfigError(f"r_drop is {task.r_drop}: it must be 0 (off) or more")
         if task.teacher_forcing < 1 and task.architecture == "transformer":
             raise ConfigError(
                 "teacher_forcing below 1 is for recurrent decoders (--model lstm-bahdanau, …): a transformer predicts "
@@ -136,25 +132,24 @@ class Translate(Task):
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
         inputs = {**self.text_inputs(sources), "decoder_ids": shifted, **self._forced(seeds, shifted)}
-        if self.r_drop and _in_training(seeds):
-            inputs = {name: torch.cat([each, each]) for name, each in inputs.items()}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
 
     def _forced(self, seeds: Sequence[tuple[int, ...]], ids: Tensor) -> dict[str, Tensor]:
         """Which decoder inputs are the right tokens, drawn for each example and epoch; nothing if all are."""
-        if self.teacher_forcing >= 1 or not _in_training(seeds):
+        epochs = [key[1] for key in seeds if len(key) > 1]  # (seed, epoch, example): in training
+        if self.teacher_forcing >= 1 or not epochs:
             return {}
-        done = 1.0 if self.forcing_epochs == 0 else min(1.0, seeds[0][1] / self.forcing_epochs)
+        done = 1.0 if self.forcing_epochs == 0 else min(1.0, epochs[0] / self.forcing_epochs)
         share = 1 - (1 - self.teacher_forcing) * done
         draws = [np.random.default_rng((*key, FORCING)).random(ids.shape[1]) for key in seeds]
         return {"forced": torch.from_numpy(np.stack(draws) < share)}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        logits, wanted = model(**batch.inputs).logits.flatten(0, 1), batch.targets["ids"].flatten()
+        logits = model(**batch.inputs).logits.flatten(0, 1)
+        wanted = batch.targets["ids"].flatten()
         smoothing = self.label_smoothing if model.training else 0.0
-        if len(logits) == 2 * len(wanted):  # two passes: R-drop in training
-            return Loss(r_drop_loss(logits, wanted, weight=self.r_drop, smoothing=smoothing))
-        return Loss(F.cross_entropy(logits, wanted, ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"))
+        total = F.cross_entropy(logits, wanted, ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum")
+        return Loss(total)
 
     # --- inference
 
@@ -253,11 +248,6 @@ class Translate(Task):
 
     def length_limits(self) -> dict[str, int]:
         return {"source": self.source_limit, "target": self.target_limit}
-
-
-def _in_training(seeds: Sequence[tuple[int, ...]]) -> bool:
-    """Keys of training are (seed, epoch, example)."""
-    return any(len(key) > 1 for key in seeds)
 
 
 def _references(row: Row) -> list[str]:

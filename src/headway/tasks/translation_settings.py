@@ -24,8 +24,6 @@ LADDER = (  # of each stack
     Size(width=512, layers=6, heads=8),
 )
 ENOUGH_EPOCHS = 32  # that a larger model sees the pairs at least
-REPEATED = 48  # epochs from which on two passes over each pair, half as often, teach more …
-R_DROP = 5.0  # … and the weight of how far they differ: that of Liang et al. 2021 for translation
 PER_TOKEN = 5  # parameters of a larger model for each token of the pairs, at most
 ONCE, SOME = 2.0, 8.0  # epochs without dropout, epochs with that of the size …
 OFTEN, LARGER = 0.15, 0.3  # … and the dropout beyond, of the smallest and of a larger model, which learns more by heart
@@ -68,12 +66,7 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
     dropout = 0.0 if often < ONCE else size.dropout if often < SOME else most
     settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}
     settings |= {"train.average": AVERAGE, "train.decay": 1.0}
-    twice = bool(given.get("task.r_drop", often >= REPEATED))
-    seen = f"{often / (1 + twice):.2g} times"
-    why = {"size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {seen}"}
-    if twice:
-        settings["task.r_drop"] = R_DROP
-        why["R-drop"] = "two passes over each pair, with different dropout; that they differ is part of the loss"
+    why = {"size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times"}
     return Choice(settings, why | dropout_line(dropout, "the pairs are", often=often >= ONCE, given=given))
 
 

@@ -111,7 +111,8 @@ class ProgressLine(Callback):
         sparks = "" if plain else sparkline(self.losses, SPARKS)
         learning = Text.assemble((f"{sparks} " if sparks else "", "cyan"), "  ".join(self._learning()))
         if status.best is not None and status.best_step >= 0:
-            learning.append(f"  best {status.best:.4g} at step {status.best_step:,}", "green")
+            best = f"best {status.best:.4g} at step {status.best_step:,}"
+            learning.append(f" ({best})" if self.scores else f"  {best}", "green")  # the score is the last of _learning
         epoch = max(1, status.epoch + (status.position > 0))  # the one being trained, or the last
         speed = "  ".join([*self._speed(), f"epoch {epoch:,}", f"{format_seconds(status.elapsed)} elapsed"])
         lines = [bar, learning, Text(speed, "bright_black")]

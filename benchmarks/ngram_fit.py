@@ -1,7 +1,7 @@
 """The linear map of n-grams beside a classifier (`tasks/ngram_features.py`) alone, with and without what naive Bayes
 and the n-grams of characters add, and the baseline of the same texts: cross-validation on a training file.
 
-    python -m benchmarks.ngram_fit DATA-FOLDER [trec sst2 squad] [--folds 5]
+    python -m benchmarks.ngram_fit DATA-FOLDER [trec sst2 squad] [--folds 5] [--vocab 16000]
 
 `squad` are the questions of SQuAD 2.0's development set with the titles of their articles as labels.
 """
@@ -31,6 +31,7 @@ from headway.tasks.ngram_features import (
     feature_matrix,
     find_ngrams,
 )
+from headway.tasks.text_settings import WORDS
 
 SQUAD = "squad2-dev-half/dev-v2.0.json"
 ORDER = 2
@@ -46,9 +47,9 @@ def texts_and_labels(name: str, folder: Path) -> list[tuple[str, str]]:
     return [(row.fields["text"], row.fields["label"]) for row in rows]
 
 
-def ngram_inputs(training: list[str], held: list[str], *, outputs: int) -> dict[str, Inputs]:
+def ngram_inputs(training: list[str], held: list[str], *, outputs: int, vocab: int = WORDS) -> dict[str, Inputs]:
     """Those of n-grams of tokens, and these with the n-grams of their characters."""
-    tokenizer = Tokenizer.train(training, kind="wordpiece", size=Classify.vocab, lowercase=True)
+    tokenizer = Tokenizer.train(training, kind="wordpiece", size=vocab, lowercase=True)
     ids = [[tokenizer.encode(text) for text in texts] for texts in (training, held)]
     found = find_ngrams(ids[0], vocab=len(tokenizer), order=ORDER, outputs=outputs)
     layer = NgramLinear(outputs, NgramConfig(len(found.keys), len(tokenizer), ORDER))
@@ -60,10 +61,17 @@ def ngram_inputs(training: list[str], held: list[str], *, outputs: int) -> dict[
     return {"n-grams": (own[0], own[1]), "n-grams and characters": (shared[0], shared[1])}
 
 
-def judged(inputs: Inputs, targets: np.ndarray, wanted: np.ndarray, *, ratios: bool) -> tuple[float, float]:
+def fits(inputs: Inputs, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """Logits of the held-out texts by kind of fit."""
+    plain, scaled = (
+        fit(inputs[0], targets, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)(inputs[1])
+        for scales in (1.0, count_ratios(inputs[0], targets))
+    )
+    return {"": plain, ", scaled by naive Bayes": scaled, ", the mean of both": (plain + scaled) / 2}
+
+
+def judged(logits: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
     """Accuracy and loss on the held-out texts."""
-    scales = count_ratios(inputs[0], targets) if ratios else 1.0
-    logits = fit(inputs[0], targets, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)(inputs[1])
     log_probs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     return float((logits.argmax(1) == wanted).mean()), -float(log_probs[np.arange(len(wanted)), wanted].mean())
 
@@ -73,6 +81,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("sets", nargs="*", help="trec, sst2, squad: all, unless some are named")
     parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--vocab", type=int, default=WORDS)
     given = parser.parse_args()
     names = given.sets or [*SETS, "squad"]
     if unknown := set(names) - {*SETS, "squad"}:
@@ -88,11 +97,10 @@ def main() -> None:
             training, other = ([pairs[index][0] for index in part] for part in (rest, held))
             features, targets = TextFeatures(), np.eye(len(labels))[right[rest]]
             inputs = {"the baseline": (features.fit(training), features.transform(other))}
-            inputs |= ngram_inputs(training, other, outputs=len(labels))
+            inputs |= ngram_inputs(training, other, outputs=len(labels), vocab=given.vocab)
             for kind, each in inputs.items():
-                for ratios in (False, True):
-                    title = f"{kind}, scaled by naive Bayes" if ratios else kind
-                    found.setdefault(title, []).append(judged(each, targets, right[held], ratios=ratios))
+                for title, logits in fits(each, targets).items():
+                    found.setdefault(kind + title, []).append(judged(logits, right[held]))
         for title, scores in found.items():
             accuracy, loss = np.mean(scores, axis=0)
             print(f"| {name} | {title} | {100 * accuracy:.1f} | {loss:.3f} |", flush=True)

@@ -19,14 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.classify import SETS
-from benchmarks.ngram_fit import SQUAD, ngram_inputs, texts_and_labels
+from benchmarks.ngram_fit import SQUAD, fits, ngram_inputs, texts_and_labels
 from benchmarks.timing import use_threads
-from headway.baselines.linear import fit
 from headway.layers.token_convolution import TokenConvolution, TokenConvolutionConfig
 from headway.preprocess.text import Tokenizer
-from headway.tasks.classify import Classify
-from headway.tasks.ngram_features import CLOSE, STRENGTH, count_ratios, fit_weights, weighted_sum
+from headway.tasks.ngram_features import fit_weights, weighted_sum
 from headway.tasks.task import pad
+from headway.tasks.text_settings import WORDS
 from headway.training.optim import build_optimizers
 from headway.training.recipes import RECIPES
 from headway.training.schedule import Schedule
@@ -61,15 +60,13 @@ def fold(texts: tuple[list[str], list[str]], labels: tuple[Tensor, Tensor], *, o
     """Logits of each part on the held-out texts, and of both together."""
     inputs = ngram_inputs(*texts, outputs=outputs)["n-grams and characters"]
     wanted = F.one_hot(labels[0], outputs).double().numpy()
-    linear = fit(
-        inputs[0], wanted, kind="one", strength=STRENGTH, scales=count_ratios(inputs[0], wanted), tolerance=CLOSE
-    )
-    tokenizer = Tokenizer.train(texts[0], kind="wordpiece", size=Classify.vocab, lowercase=True)
+    linear = fits(inputs, wanted)[", the mean of both"]
+    tokenizer = Tokenizer.train(texts[0], kind="wordpiece", size=WORDS, lowercase=True)
     ids = [[tokenizer.encode(text) for text in part] for part in texts]
     layer = trained(ids[0], labels[0], vocab=len(tokenizer), outputs=outputs, epochs=epochs)
     with torch.no_grad():
         found = torch.cat([layer(*padded(ids[1][start : start + 256])) for start in range(0, len(ids[1]), 256)])
-    parts = torch.stack([torch.from_numpy(linear(inputs[1])).float(), found])
+    parts = torch.stack([torch.from_numpy(linear).float(), found])
     both, half = torch.empty_like(found), torch.arange(len(found)) % 2 == 0
     for scored in (half, ~half):
         both[scored] = weighted_sum(parts[:, scored], fit_weights(parts[:, ~scored], labels[1][~scored]))

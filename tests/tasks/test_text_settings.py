@@ -34,8 +34,8 @@ def rows(count: int) -> list[Row]:
 @pytest.mark.parametrize(
     ("given", "settings", "words"),
     [
-        ({}, {"task.ngrams", "task.convolutions"}, ("pairs and conv", "30 texts")),
-        ({"task.ngrams": 0}, {"task.ngrams", "task.convolutions"}, ("convolutions over tokens, next",)),
+        ({}, {"task.ngrams", "task.convolutions", "task.vocab"}, ("pairs and conv", "30 texts")),
+        ({"task.ngrams": 0}, {"task.ngrams", "task.convolutions", "task.vocab"}, ("convolutions over tokens, next",)),
         ({"task.ngrams": 0, "task.convolutions": 0}, set(), ()),
         ({"task.architecture": "gru"}, set(), ()),
     ],

@@ -1,9 +1,10 @@
 """The n-grams of tokens that a linear map beside a network reads (`layers/ngrams.py`), the fit of that map before
 training, and of the weights of all parts of a classifier after it (stacking, Wolpert 1992).
 
-The fit is a logistic regression, as in the baseline that the run is compared with, with two changes: features are
-scaled by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012), and the weight of a token is its own plus
-those of its n-grams of characters, so that tokens that are spelled alike have similar weights (as in fastText).
+The fit is the mean of two: a logistic regression, as in the baseline that the run is compared with, and one whose
+features are scaled by their log-count ratios of naive Bayes (NB-SVM, Wang & Manning 2012). In both the weight of a
+token is its own plus those of its n-grams of characters, so that tokens that are spelled alike have similar weights
+(as in fastText).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from headway.baselines.tfidf import CHARACTERS
 from headway.layers.ngrams import NgramConfig, NgramLinear, ngram_keys
 from headway.tasks.targets import UNKNOWN
 
-LEAST = 2  # texts that an n-gram must occur in
 WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features, of n-grams as of characters
 TEXT = 12_000_000  # characters of the training texts that are used, at most
 STRENGTH = 0.1  # of the L2 penalty, as in the baseline
@@ -39,7 +39,7 @@ class Ngrams:
 
 
 def find_ngrams(texts: Sequence[Sequence[int] | np.ndarray], *, vocab: int, order: int, outputs: int) -> Ngrams:
-    """The n-grams of at least LEAST of the texts; of too many those of the most texts."""
+    """The n-grams of the texts; of too many those of the most texts."""
     config = NgramConfig(1, vocab, order)
     keys = [np.unique(ngram_keys(torch.tensor([list(ids)]), None, config)[0].numpy()) for ids in texts if len(ids)]
     found, frequency = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_counts=True)
@@ -49,12 +49,10 @@ def find_ngrams(texts: Sequence[Sequence[int] | np.ndarray], *, vocab: int, orde
 
 
 def _frequent(frequency: np.ndarray, outputs: int) -> np.ndarray:
-    """Whether each is a feature: it occurs at least LEAST times and, of too many, most often."""
-    kept = frequency >= LEAST
-    if kept.sum() > (most := max(1000, WEIGHTS // outputs)):
-        order_by = np.argsort(-frequency, kind="stable")[:most]
-        kept = np.zeros_like(kept)
-        kept[order_by] = True
+    """Whether each is a feature: of too many those that occur most often."""
+    most = max(1000, WEIGHTS // outputs)
+    kept = np.zeros(len(frequency), dtype=bool)
+    kept[np.argsort(-frequency, kind="stable")[:most]] = True
     return kept
 
 
@@ -72,11 +70,13 @@ def fit_ngrams(
     wanted = np.eye(layer.weight.shape[1])[list(labels)]
     features, characters = feature_matrix(layer, texts), character_matrix(layer, spelling)
     inputs = hstack([features, features @ characters]).tocsr()
-    scales = count_ratios(inputs, wanted)
-    model = fit(inputs, wanted, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)
-    own, shared = np.split(model.weights, [features.shape[1]])
+    fits = [
+        fit(inputs, wanted, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)
+        for scales in (count_ratios(inputs, wanted), 1.0)
+    ]
+    own, shared = np.split(np.mean([each.weights for each in fits], axis=0), [features.shape[1]])
     layer.weight.copy_(torch.from_numpy(own + characters @ shared))
-    layer.bias.copy_(torch.from_numpy(model.intercept))
+    layer.bias.copy_(torch.from_numpy(np.mean([each.intercept for each in fits], axis=0)))
 
 
 def count_ratios(inputs: Any, targets: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ TIMED = (16, 32)  # texts and tokens of a timed step
 STEPS = 20  # that are timed; the shortest counts
 LENGTHS = {"train.minutes", "train.steps", "train.epochs"}
 FILTERS = 100  # of each size of the convolutions beside a transformer
+WORDS = 16_000  # tokens of a small data set: most of its words are one of them
 BESIDE = {  # parts of a classifier from scratch
     "task.ngrams": "a linear map of tokens and pairs",
     "task.convolutions": "convolutions over tokens",
@@ -126,6 +127,6 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
     plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
     beside = {name: text for name, text in BESIDE.items() if given.get(name, True)}
     if plain and beside and sum(counts) < LARGE:
-        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS}
+        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS, "task.vocab": WORDS}
         why["beside"] = f"{' and '.join(beside.values())}, next to the transformer, since {sum(counts):,} texts are few"
     return Choice(settings, why)

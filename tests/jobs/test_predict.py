@@ -9,7 +9,7 @@ from support.commands import headway as command
 from support.untrained import of_task
 
 import headway
-from headway.errors import InputError
+from headway.errors import DataError, InputError
 
 ROWS = [{"text": "a fine day", "id": 1}, {"text": "a dull day", "id": 2}]
 
@@ -51,6 +51,6 @@ def test_what_cannot_be_predicted_is_said(folder: Path) -> None:
     with pytest.raises(InputError, match="there is such a file already"):
         headway.predict(bundle, ROWS, out=folder / "there.csv")
     assert (folder / "there.csv").read_text() == "kept"
-    with pytest.raises(InputError, match="list:1: ") as caught:
+    with pytest.raises(DataError, match="list:1: text: expected text, found a number") as caught:
         headway.predict(bundle, [{"id": 3}])
     assert "/" not in str(caught.value).split("list:1")[0]

@@ -31,7 +31,7 @@ def test_as_the_command_writes_it(folder: Path) -> None:
     done = command("run", "model", "--file", "rows.jsonl", "--out", "two.csv", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "one.csv").read_text() == (folder / "two.csv").read_text()
-    assert len(list(csv.DictReader((folder / "one.csv").open(newline="")))) == 2
+    assert len(list(csv.DictReader((folder / "one.csv").read_text().splitlines()))) == 2
 
 
 def test_a_table_in_memory_gives_the_same(folder: Path) -> None:

@@ -69,7 +69,9 @@ def fold(texts: tuple[list[str], list[str]], labels: tuple[Tensor, Tensor], *, o
     parts = torch.stack([torch.from_numpy(linear).float(), found])
     both, half = torch.empty_like(found), torch.arange(len(found)) % 2 == 0
     for scored in (half, ~half):
-        both[scored] = weighted_sum(parts[:, scored], fit_weights(parts[:, ~scored], labels[1][~scored]))
+        both[scored] = weighted_sum(
+            parts[:, scored], fit_weights(parts[:, ~scored], F.one_hot(labels[1][~scored], outputs))
+        )
     return {"n-grams": parts[0], "convolutions": found, "both": both}
 
 

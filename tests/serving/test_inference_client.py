@@ -35,6 +35,18 @@ def test_translation_and_summary(client, translator: Path, task_folders: dict[st
     assert greedy.translation_text == headway.load(translator)(text, beams=1, max_new_tokens=5)
 
 
+def test_a_summary_of_chosen_sentences(tmp_path: Path) -> None:
+    folder, text = (
+        untrained.of_task("summarize", tmp_path / "chosen", method="extract"),
+        "It rained. It snowed. It hailed.",
+    )
+    with running(folder) as server:
+        client = InferenceClient(model=f"{server.url}/models/chosen", token="any")
+        assert client.summarization(text).summary_text == headway.load(folder)(text)
+        with pytest.raises(Exception, match="has no option 'max_new_tokens'"):
+            client.summarization(text, generate_parameters={"max_new_tokens": 5})
+
+
 def test_classes(client, task_folders: dict[str, Path]) -> None:
     wanted = headway.load(task_folders["classify"])("please cancel my order")["scores"]
     found = client("classify").text_classification("please cancel my order")

@@ -36,7 +36,7 @@ def embedder(folder: Path) -> Path:
 
 def of_task(name: str, folder: Path, **options: Any) -> Path:
     """A model for any task, with labels and a vocabulary from a few rows of the built-in data."""
-    kind = find(name)
+    kind = find(name).variant(options)
     rows = kind.builtin.rows(split="train", size=24)
     return _saved(kind.from_data(lambda: iter(rows), tokenizer=None, options=options), folder)
 

@@ -30,7 +30,7 @@ from headway.tasks.ngram_features import (
     fit_weights,
     weighted_sum,
 )
-from headway.tasks.targets import UNKNOWN
+from headway.tasks.targets import UNKNOWN, OneLabel
 from headway.training.state import load_latest
 
 VOCAB = 30
@@ -95,7 +95,8 @@ def test_the_fit_is_that_of_scikit_learn() -> None:
 
 def fitted_layer(texts: list[list[int]], labels: list[int], *, spelling: Callable[[int], str]) -> NgramLinear:
     layer = layer_for(texts, order=2)
-    fit_ngrams(layer, find_ngrams(texts, vocab=VOCAB, order=2, outputs=2), texts, labels, spelling=spelling)
+    wanted = np.eye(2)[labels]
+    fit_ngrams(layer, find_ngrams(texts, vocab=VOCAB, order=2, outputs=2), texts, wanted, spelling=spelling)
     return layer
 
 
@@ -129,7 +130,8 @@ def test_a_rare_token_is_like_those_that_are_spelled_alike() -> None:
 def test_the_weights_of_the_parts_have_the_lowest_loss() -> None:
     chance = torch.Generator().manual_seed(0)
     labels = torch.randint(3, (400,), generator=chance)
-    right = 4.0 * torch.nn.functional.one_hot(labels, 3)
+    wanted = torch.nn.functional.one_hot(labels, 3)
+    right = 4.0 * wanted
     useful, useless = (
         scale * right + 3 * torch.randn(400, 3, generator=chance) for scale in (1.0, 0.0)
     )  # fmt: skip
@@ -139,16 +141,21 @@ def test_the_weights_of_the_parts_have_the_lowest_loss() -> None:
     def loss(weights: list[float]) -> float:
         return float(torch.nn.functional.cross_entropy(weighted_sum(parts, weights), labels))
 
-    found = fit_weights(parts, labels)
+    found = fit_weights(parts, wanted)
     assert max(found[0], found[2]) < 0.1 < found[1]
     for place in range(3):
         for change in (-0.05, 0.05):
             other = [max(0.0, weight + change * (place == at)) for at, weight in enumerate(found)]
             assert loss(found) <= loss(other)
-    unknown = torch.cat([labels, torch.full((5,), UNKNOWN)])  # labels that the model does not have
+    unknown = torch.cat([wanted, torch.zeros(5, 3, dtype=torch.long)])  # labels that the model does not have
     again = fit_weights(torch.cat([parts, parts[:, :5]], dim=1), unknown)
     assert again == pytest.approx(found, abs=1e-4)
     assert fit_weights(parts[:, :5], unknown[-5:]) == [1.0, 1.0, 1.0]
+
+
+def test_an_unknown_label_has_no_share() -> None:
+    labels = [np.array([index]) for index in (1, UNKNOWN, 0)]
+    assert OneLabel(["a", "b"]).shares(labels).tolist() == [[0, 1], [0, 0], [1, 0]]
 
 
 def test_padding_on_either_side_changes_nothing() -> None:

@@ -36,6 +36,30 @@ def test_the_decoder_sees_the_target_shifted_right() -> None:
     assert batch.count == int((wanted != IGNORE).sum())
 
 
+def test_half_of_the_pairs_are_reversed_in_the_first_epochs() -> None:
+    task = make(two_way_epochs=2)
+    [example, *_] = task.examples(ROWS[0])
+
+    def targets(epoch: int) -> list[list[int]]:
+        batch = task.collate([example] * 200, seeds=[(0, epoch, place) for place in range(200)], where=[])
+        assert batch.count == int((batch.targets["ids"] != IGNORE).sum())
+        return [[token for token in row if token != IGNORE] for row in batch.targets["ids"].tolist()]
+
+    straight, reversed_ = example["target"].tolist(), example["source"].tolist()
+    shares = [targets(epoch).count(reversed_) / 200 for epoch in range(3)]
+    assert shares[0] == pytest.approx(0.5, abs=0.1) and shares[1] == pytest.approx(0.5, abs=0.1) and shares[2] == 0
+    assert targets(0) == targets(0) != targets(1), "a draw of the epoch and the example"
+    held_out = task.collate([example] * 20, seeds=[()] * 20, where=[]).targets["ids"].tolist()
+    assert held_out == [straight] * 20
+    long = make(two_way_epochs=2, target_limit=len(reversed_) - 1)
+    batch = long.collate([example] * 50, seeds=[(0, 0, place) for place in range(50)], where=[])
+    assert batch.targets["ids"].tolist() == [straight] * 50, "a source over the limit of targets stays a source"
+
+
+def test_old_options_have_no_directions() -> None:
+    assert "two_way_epochs" not in make().to_dict() and make(two_way_epochs=3).to_dict()["two_way_epochs"] == 3
+
+
 def test_padding_changes_no_loss() -> None:
     task = make(label_smoothing=0.0)
     model = build(task.config(Size(width=32, layers=1, heads=2), "modern")).eval()

@@ -24,6 +24,12 @@ def test_multi30k_in_43_minutes() -> None:
     assert found["train.average"] == 0.997 and found["train.decay"] == 1.0
 
 
+def test_pairs_that_are_seen_often_are_translated_both_ways_at_first() -> None:
+    assert chosen(MULTI30K, 43)["task.two_way_epochs"] == 5
+    assert "task.two_way_epochs" not in chosen(MULTI30K, 20)
+    assert "task.two_way_epochs" not in chosen(MULTI30K, 43, **{"task.two_way_epochs": 0})
+
+
 def test_more_time_gets_a_larger_model_where_there_are_pairs_enough() -> None:
     widths = [chosen(10 * MULTI30K, minutes)["model.width"] for minutes in (10, 430, 1000, 3000, 30000)]
     assert widths == sorted(widths) and widths[0] == 128 and widths[-1] == 512
@@ -66,4 +72,5 @@ def test_the_classic_recipe_keeps_its_schedule() -> None:
     rows = [Row({"source": "a b" * 100, "target": "c d" * 100}, "pairs.tsv:1")]
     given = {"train.minutes": 1.0}
     found = choose_for_pairs(lambda: iter(rows), recipe="classic", given=given).settings
-    assert "model.width" in found and "train.average" not in found and "train.decay" not in found
+    assert "model.width" in found
+    assert not {"train.average", "train.decay", "task.two_way_epochs"} & set(found)

@@ -54,7 +54,7 @@ WIDTHS = range(16, 2049, 8)
 # Settings that all models have alike; a plan by the time would choose them for each one.
 ALIKE = (
     *(f"train.{name}" for name in ("batch", "lr", "matrix_lr", "weight_decay", "epochs", "average", "decay")),
-    *(f"task.{name}" for name in ("context", "kind", "vocab")),
+    *(f"task.{name}" for name in ("context", "kind", "method", "two_way_epochs", "vocab")),
 )
 
 

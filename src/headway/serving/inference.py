@@ -16,7 +16,7 @@ from headway.serving.api_errors import ApiError
 from headway.serving.exchange import all_results, client_of, in_thread
 from headway.serving.explanations import Question
 from headway.serving.fields import BoundedRequest, BoundedRoute, validation_error
-from headway.serving.inference_shapes import SHAPES, GenerationShape, InferenceBody, Shape
+from headway.serving.inference_shapes import SHAPES, InferenceBody, Shape
 from headway.serving.media import check_picture, check_sound, from_base64
 from headway.serving.prediction_worker import PredictionTicket
 from headway.serving.served import Served
@@ -55,22 +55,18 @@ async def infer(request: Request, name: str) -> Response:
             texts, several = _texts(shape, body.inputs, served)
         else:
             texts, several = [await in_thread(CHECKS[shape.media], body.inputs, served.limits, param="inputs")], False
-        if isinstance(shape, GenerationShape):
+        if served.generates:
             found = await _generated(request, served, texts, options)
         else:
             found = await predict(request, served, texts, options)
         answers = [shape.answer(one, text, body.parameters) for one, text in zip(found, texts, strict=True)]
         headers = {}
         if body.explain:
-            question = Question(served.name, value=texts[0], answer=_against(shape, found[0]))
+            question = Question(served.name, value=texts[0], answer=found[0] if served.generates else None)
             headers["X-Explain"] = request.app.state.explanations.keep(question)
     if shape.picture:
         return Response(answers[0], media_type="image/png", headers=headers)
     return JSONResponse(shape.whole(answers, several), headers=headers)
-
-
-def _against(shape: Shape, found: Any) -> str | None:
-    return found if isinstance(shape, GenerationShape) else None
 
 
 async def _body(request: Request, shape: Shape) -> InferenceBody:

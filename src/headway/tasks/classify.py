@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +29,7 @@ from headway.models.rehead import scale_parts, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification, judging_half
 from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
+from headway.tasks.targets import OneLabel
 from headway.tasks.task import Choice, Example, device_of, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
@@ -94,9 +94,7 @@ class Classify(KindClassification):
             if task.kind != "labels" or task.pair:
                 raise ConfigError(f"task.{name} applies to one label for one text; leave it out")
         if task.ngrams:
-            ids, _ = task._ids_and_labels(rows)
-            vocab, outputs = len(task.tokenizer), task.target.outputs
-            task.found_ngrams = find_ngrams(ids, vocab=vocab, order=task.ngrams, outputs=outputs)
+            task.find_ngrams(rows)
         return task
 
     @classmethod
@@ -129,11 +127,17 @@ class Classify(KindClassification):
         """The options that put a part beside the network, which classifies by the tokens alone."""
         return [name for name in ("ngrams", "convolutions") if getattr(self, name)]
 
+    def find_ngrams(self, rows: RowReader) -> None:
+        """Those of the training rows that become features of the linear map."""
+        ids, vocab = [example["ids"] for example in self._some_examples(rows)], len(self.tokenizer)
+        self.found_ngrams = find_ngrams(ids, vocab=vocab, order=self.ngrams, outputs=self.target.outputs)
+
     def fit_initial(self, model: Model, rows: RowReader) -> None:
         if self.found_ngrams is None or (layer := parts_beside(model).get("ngrams")) is None:
             return
-        ids, labels = self._ids_and_labels(rows)
-        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, labels, spelling=self.tokenizer.token)
+        examples = self._some_examples(rows)
+        ids, wanted = [example["ids"] for example in examples], self._wanted(examples).numpy()
+        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, wanted, spelling=self.tokenizer.token)
 
     def start_training(self) -> None:
         super().start_training()
@@ -144,13 +148,13 @@ class Classify(KindClassification):
         lines = super().finish_training(model, rows)
         if not self.fits_weights or not (names := list(parts_beside(model))):
             return lines
-        parts, labels = self._parts(model, list(rows))
-        weights = fit_weights(parts, self.target.collate(labels))
+        parts, examples, _ = self._parts(model, list(rows))
+        weights = fit_weights(parts, self._wanted(examples))
         scale_parts(model, weights)
         shown = ", ".join(f"{SHOWN[name]} {weight:.2f}" for name, weight in zip(["", *names], weights, strict=True))
         return [
             *lines,
-            f"weights      of the logits: {shown}; fitted to {len(labels):,} held-out examples; the scores "
+            f"weights      of the logits: {shown}; fitted to {len(examples):,} held-out examples; the scores "
             "are of weights that are fitted to the other half of them",
         ]
 
@@ -158,32 +162,41 @@ class Classify(KindClassification):
         """In training, with weights of the parts that are fitted to the half of the rows that is not scored."""
         if not self.fits_weights or not parts_beside(model):
             return super().quick_evaluate(model, rows)
-        kept = list(rows)
-        parts, labels = self._parts(model, kept)
-        wanted, half = self.target.collate(labels), torch.tensor([judging_half(row) for row in kept], dtype=torch.bool)
-        logits = torch.empty_like(parts[0])
+        logits, examples = self.cross_fitted(model, list(rows))
+        return self.target.scores(logits, [example["label"] for example in examples])
+
+    def cross_fitted(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[Example]]:
+        """Logits (example, label) of the examples of the rows, each with weights of the parts that are fitted to the
+        half of the rows that it is not in."""
+        parts, examples, half = self._parts(model, rows)
+        wanted, logits = self._wanted(examples), torch.empty_like(parts[0])
         for scored in (half, ~half):
             fitted = ~scored if (~scored).any() else scored  # one row alone
             weights = fit_weights(parts[:, fitted], wanted[fitted])
             logits[scored] = weighted_sum(parts[:, scored], weights)
-        return self.target.scores(logits, labels)
+        return logits, examples
 
-    def _parts(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[np.ndarray]]:
-        """Of the rows: the logits of the network and of the parts beside it (part, row, label), and the labels."""
-        examples = [example for row in rows for example in self.examples(row, strict=False)]
+    def _parts(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[Example], Tensor]:
+        """The logits of the network and of the parts beside it (part, example, label), the examples of the rows, and
+        whether each is in the half of the rows that judges."""
+        found = [(example, judging_half(row)) for row in rows for example in self.examples(row, strict=False)]
+        examples, half = [example for example, _ in found], torch.tensor([judges for _, judges in found])
         device, beside = device_of(model), parts_beside(model).values()
         with torch.no_grad():
             ids = [torch.tensor([example["ids"].tolist()], device=device) for example in examples]
             others = [torch.cat([part(text, None) for text in ids]).float().cpu() for part in beside]
         both = self.logits(model, examples)
-        return torch.stack([both - sum(others), *others]), [example["label"] for example in examples]
+        return torch.stack([both - sum(others), *others]), examples, half
 
-    def _ids_and_labels(self, rows: RowReader) -> tuple[list[np.ndarray], list[int]]:
+    def _wanted(self, examples: Sequence[Example]) -> Tensor:
+        """(example, label)"""
+        return cast(OneLabel, self.target).shares([example["label"] for example in examples])
+
+    def _some_examples(self, rows: RowReader) -> list[Example]:
         """Of the training rows; of very many, of evenly spread ones."""
-        kept, _ = thinned(rows(), lambda row: len(row.fields["text"]), most=TEXT)
+        kept, _ = thinned(rows(), lambda row: len(row.fields[self.input_fields[0]]), most=TEXT)
         with self.count_truncation():
-            examples = [example for row in kept for example in self.examples(row, strict=False)]
-        return [example["ids"] for example in examples], [int(example["label"][0]) for example in examples]
+            return [example for row in kept for example in self.examples(row, strict=False)]
 
     def adapt(self, model: Model) -> Model:
         for name in self.beside:

@@ -28,9 +28,9 @@ from headway.models.config import BiLMConfig, LanguageHeadConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.preprocess.character_text import CHARACTERS, WORD, CharacterTokenizer
+from headway.preprocess.sentences import split_sentences
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import chunks, distributed_map, map_by_length
-from headway.tasks.fill import SENTENCE_END
 from headway.tasks.task import Choice, Example, device_of, ids_array
 from headway.tasks.vectors import Vectors
 
@@ -114,7 +114,7 @@ class ContextVectors(Vectors):
     def examples(self, row: Row) -> list[Example]:
         """The sentences of a text; a long one is divided."""
         out = []
-        for sentence in SENTENCE_END.split(row.fields["text"]):
+        for sentence in split_sentences(row.fields["text"]):
             words = WORD.findall(sentence)
             for start in range(0, len(words), self.limit):
                 part = words[start : start + self.limit]

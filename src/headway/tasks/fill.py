@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -33,6 +32,7 @@ from headway.models.config import (
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
+from headway.preprocess.sentences import split_sentences
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map, map_by_length
 from headway.tasks.language_settings import choose_for_time
@@ -42,7 +42,6 @@ from headway.tasks.text_baselines import ngram_model
 from headway.tasks.text_pairs import Frame, require_text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
-SENTENCE_END = re.compile(r"\n+|(?<=[.?!…])\s+|(?<=[。？！])")
 
 
 @dataclass
@@ -301,8 +300,8 @@ class Fill(Task):
 
 
 def _sentences(row: Row) -> Iterator[str]:
-    """Those given, or those of the text: a sentence ends at a line end, or at a full stop and a space."""
-    for sentence in row.fields.get("sentences") or SENTENCE_END.split(row.fields["text"]):
+    """Those given, or those of the text."""
+    for sentence in row.fields.get("sentences") or split_sentences(row.fields["text"]):
         if sentence.strip():
             yield sentence
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from headway.baselines.linear import fit
 from headway.baselines.tfidf import CHARACTERS
 from headway.layers.ngrams import NgramConfig, NgramLinear, ngram_keys
-from headway.tasks.targets import UNKNOWN
 
 WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features, of n-grams as of characters
 TEXT = 12_000_000  # characters of the training texts that are used, at most
@@ -58,16 +57,15 @@ def _frequent(frequency: np.ndarray, outputs: int) -> np.ndarray:
 
 @torch.no_grad()
 def fit_ngrams(
-    layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], labels: Sequence[int], *,
+    layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], wanted: np.ndarray, *,
     spelling: Callable[[int], str],
 ) -> None:  # fmt: skip
-    """Sets the tensors of the layer. `labels` are the outputs that are right for the texts, `spelling` is the text of a
-    token."""
+    """Sets the tensors of the layer. `wanted` (text, output) is the probability that each output should have,
+    `spelling` is the text of a token."""
     from scipy.sparse import hstack
 
     layer.keys.copy_(ngrams.keys)
     layer.idf.copy_(ngrams.idf)
-    wanted = np.eye(layer.weight.shape[1])[list(labels)]
     features, characters = feature_matrix(layer, texts), character_matrix(layer, spelling)
     inputs = hstack([features, features @ characters]).tocsr()
     fits = [
@@ -123,19 +121,19 @@ def feature_matrix(layer: NgramLinear, texts: Sequence[Sequence[int] | np.ndarra
     return csr_matrix((np.concatenate([none.astype(np.float32), *values]), parts[::-1]), shape=shape)
 
 
-def fit_weights(parts: Tensor, labels: Tensor) -> list[float]:
+def fit_weights(parts: Tensor, wanted: Tensor) -> list[float]:
     """Those of a weighted sum with the lowest cross-entropy on examples that no part was trained on: logits (part,
-    example, output), and the right output of each example. The problem is convex."""
+    example, output), and the probability that each output should have (example, output). The problem is convex."""
     from scipy.optimize import minimize
 
-    known = labels != UNKNOWN
-    logits, wanted = parts[:, known].double(), labels[known]
+    known = wanted.any(-1)
+    logits, wanted = parts[:, known].double(), wanted[known].double()
     if not len(wanted):
         return [1.0] * len(parts)
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
         both = weighted_sum(logits, values.tolist())
-        residual = both.softmax(-1) - F.one_hot(wanted, both.shape[1])
+        residual = both.softmax(-1) - wanted
         return float(F.cross_entropy(both, wanted)), torch.einsum("pno,no->p", logits, residual).numpy() / len(wanted)
 
     start = np.full(len(parts), 1 / len(parts))

@@ -31,11 +31,11 @@ def rouge(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str
     kinds = ("rouge1", "rouge2", "rougeL")
     if not found:
         return dict.fromkeys(kinds, 0.0)
-    scores = rouge_score(list(found), [list(texts) for texts in references], rouge_keys=kinds, normalizer=_rouge_words)
+    scores = rouge_score(list(found), [list(texts) for texts in references], rouge_keys=kinds, normalizer=rouge_words)
     return {kind: float(scores[f"{kind}_fmeasure"]) for kind in kinds}
 
 
-def _rouge_words(text: str) -> str:
+def rouge_words(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text.lower())
 
 

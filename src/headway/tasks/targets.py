@@ -79,6 +79,11 @@ class OneLabel(Target):
     def collate(self, labels: Sequence[np.ndarray]) -> Tensor:
         return torch.tensor([label[0] for label in labels], dtype=torch.long)  # (batch)
 
+    def shares(self, labels: Sequence[np.ndarray]) -> Tensor:
+        """The probability that each label should have, (example, label); 0 for all where the label is unknown."""
+        target = self.collate(labels)
+        return F.one_hot(target.clamp(min=0), len(self.labels)) * (target != UNKNOWN)[:, None]
+
     def loss(self, logits: Tensor, target: Tensor, *, training: bool) -> Tensor:
         smoothing, weight = (self.smoothing, self.weights) if training else (0.0, ())
         weights = torch.tensor(weight, dtype=logits.dtype, device=logits.device) if weight else None
@@ -104,6 +109,24 @@ class OneLabel(Target):
 
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         return "always the most frequent label", scores["majority"]
+
+
+@dataclass(frozen=True)
+class Share(OneLabel):
+    """The probability that the second of two labels should have."""
+
+    def encode(self, label: Any, *, where: str, strict: bool = True) -> np.ndarray:
+        return np.array([label], dtype=np.float32)
+
+    def collate(self, labels: Sequence[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.concatenate(labels))  # (batch)
+
+    def shares(self, labels: Sequence[np.ndarray]) -> Tensor:
+        share = self.collate(labels)
+        return torch.stack([1 - share, share], dim=1)
+
+    def loss(self, logits: Tensor, target: Tensor, *, training: bool) -> Tensor:
+        return F.cross_entropy(logits, torch.stack([1 - target, target], dim=1).to(logits.dtype), reduction="sum")
 
 
 @dataclass(frozen=True)

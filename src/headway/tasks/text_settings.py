@@ -124,9 +124,17 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
         why["balance"] = (
             f"rare labels weigh more: the most frequent one has {counts[-1]:,} examples, the rarest {counts[0]:,}"
         )
-    plain = recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs
-    beside = {name: text for name, text in BESIDE.items() if given.get(name, True)}
-    if plain and beside and sum(counts) < LARGE:
-        settings |= {"task.ngrams": 2, "task.convolutions": FILTERS, "task.vocab": WORDS}
-        why["beside"] = f"{' and '.join(beside.values())}, next to the transformer, since {sum(counts):,} texts are few"
+    if recipe == "modern" and given.get("task.architecture", "transformer") == "transformer" and not pairs:
+        parts = choose_parts_beside(sum(counts), "texts", given=given)
+        settings, why = {**settings, **parts.settings}, {**why, **parts.why}
     return Choice(settings, why)
+
+
+def choose_parts_beside(count: int, what: str, *, given: Mapping[str, Any]) -> Choice:
+    """The parts beside a transformer that classifies texts from scratch, if it has so few of them."""
+    beside = {name: text for name, text in BESIDE.items() if given.get(name, True)}
+    if not beside or count >= LARGE:
+        return Choice()
+    settings = {"task.ngrams": 2, "task.convolutions": FILTERS, "task.vocab": WORDS}
+    why = f"{' and '.join(beside.values())}, next to the transformer, since {count:,} {what} are few"
+    return Choice(settings, {"beside": why})

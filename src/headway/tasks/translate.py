@@ -34,7 +34,7 @@ from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
 
-FORCING = 3  # what a further draw of an example is for
+FORCING, DIRECTION = 3, 4  # what further draws of an example are for
 
 
 @dataclass
@@ -47,6 +47,7 @@ class Translate(Task):
     stacks: ClassVar[int] = 2
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
     generates: ClassVar[bool] = True
+    two_ways: ClassVar[bool] = True  # a target can be translated back
 
     vocab: int = 0  # 0: one token for 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
@@ -59,6 +60,7 @@ class Translate(Task):
     architecture: TextToText = "transformer"
     teacher_forcing: float = 1.0  # share of right tokens among a recurrent decoder's inputs, where the schedule ends
     forcing_epochs: int = 0  # of the linear decay from 1 to there; 0: that share from the beginning
+    two_way_epochs: int = 0  # at the beginning, in which half of the pairs are translated from target to source
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Translate(Task):
 
     @classmethod
     def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_pairs(rows, recipe=recipe, given=given)
+        return choose_for_pairs(rows, recipe=recipe, given=given, two_ways=cls.two_ways)
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
@@ -127,12 +129,25 @@ class Translate(Task):
         return [{"source": ids_array(source), "target": ids_array(target)}]
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        fill = self.tokenizer.pad_id or 0
+        fill, examples = self.tokenizer.pad_id or 0, self._directed(examples, seeds)
         sources, targets = [e["source"] for e in examples], [e["target"] for e in examples]
         wanted = pad(targets, IGNORE)  # (batch, target)
         shifted = pad([[self.start_id, *target[:-1]] for target in targets], fill)
         inputs = {**self.text_inputs(sources), "decoder_ids": shifted, **self._forced(seeds, shifted)}
         return Batch(inputs, {"ids": wanted}, count=sum(map(len, targets)), where=where)
+
+    def _directed(self, examples: Sequence[Example], seeds: Sequence[tuple[int, ...]]) -> Sequence[Example]:
+        """In the first epochs, half of the pairs the other way round, drawn for each example and epoch: a model of few
+        pairs learns more from both (bidirectional training, Ding et al. 2021)."""
+        if not any(len(key) > 1 and key[1] < self.two_way_epochs for key in seeds):  # (seed, epoch, example)
+            return examples
+        out = []
+        for example, key in zip(examples, seeds, strict=True):
+            source, target = example["source"], example["target"]
+            fits = len(source) <= self.target_limit and len(target) <= self.source_limit
+            back = fits and np.random.default_rng((*key, DIRECTION)).random() < 0.5
+            out.append({"source": target, "target": source} if back else example)
+        return out
 
     def _forced(self, seeds: Sequence[tuple[int, ...]], ids: Tensor) -> dict[str, Tensor]:
         """Which decoder inputs are the right tokens, drawn for each example and epoch; nothing if all are."""
@@ -187,6 +202,11 @@ class Translate(Task):
             "length_penalty": self.length_penalty,
             "eos_ids": eos_ids,
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without an option that earlier versions did not have, at its default: the examples of a run are prepared for
+        its options."""
+        return {name: value for name, value in super().to_dict().items() if name != "two_way_epochs" or value}
 
     def evaluate(self, model: Model, rows: Iterable[Row], *, beams: int | None = None) -> dict[str, float]:
         return self.predictions(model, rows, **({} if beams is None else {"beams": beams})).scores()

@@ -29,9 +29,11 @@ PER_TOKEN = 5  # parameters of a larger model for each token of the pairs, at mo
 ONCE, SOME = 2.0, 8.0  # epochs without dropout, epochs with that of the size …
 OFTEN, LARGER = 0.15, 0.3  # … and the dropout beyond, of the smallest and of a larger model, which learns more by heart
 AVERAGE = 0.997  # decay of the averaged weights, over some hundred updates
+TWO_WAYS = 1 / 5  # of the epochs, in which pairs that are seen OFTEN_ENOUGH are translated in both directions
+OFTEN_ENOUGH = 16.0
 
 
-def choose_for_pairs(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+def choose_for_pairs(rows: RowReader, *, recipe: str, given: Mapping[str, Any], two_ways: bool = True) -> Choice:
     """Nothing without a time limit and for a model that is trained already: then the pairs are not read."""
     if not plans_by_time(recipe, given):
         return Choice()
@@ -39,7 +41,9 @@ def choose_for_pairs(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) 
     if not characters:
         return Choice()
     vocab = given.get("task.vocab") or vocabulary(characters)
-    choice = choose_at_pace(seconds_per_token(SIZES["tiny"]), characters / TOKEN, vocab=vocab, given=given)
+    pace, tokens = seconds_per_token(SIZES["tiny"]), characters / TOKEN
+    two_ways = two_ways and recipe != "classic" and not given.get("task.prefix")
+    choice = choose_at_pace(pace, tokens, vocab=vocab, given=given, two_ways=two_ways)
     plain = ("train.average", "train.decay") if recipe == "classic" else ()  # that recipe has neither
     return Choice({name: value for name, value in choice.settings.items() if name not in plain}, choice.why)
 
@@ -49,7 +53,9 @@ def vocabulary(characters: int) -> int:
     return max(300, min(8000, characters // 600))
 
 
-def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str, Any]) -> Choice:
+def choose_at_pace(
+    pace: float, tokens: float, *, vocab: int, given: Mapping[str, Any], two_ways: bool = True
+) -> Choice:
     """As `choose_for_pairs`, for so many tokens of sources and targets, where the blocks of the smallest size of one
     stack take `pace` seconds for a token in training."""
     seconds = given["train.minutes"] * 60
@@ -68,6 +74,9 @@ def choose_at_pace(pace: float, tokens: float, *, vocab: int, given: Mapping[str
     settings = {f"model.{name}": value for name, value in vars(size).items()} | {"model.dropout": dropout}
     settings |= {"train.average": AVERAGE, "train.decay": 1.0}
     why = {"size": f"2 × {size.layers} layers of width {size.width}, which see the pairs about {often:.2g} times"}
+    if two_ways and often >= OFTEN_ENOUGH and "task.two_way_epochs" not in given:
+        count = settings["task.two_way_epochs"] = round(TWO_WAYS * often)
+        why["directions"] = f"half of the pairs are translated from target to source in the first {count} epochs"
     return Choice(settings, why | dropout_line(dropout, "the pairs are", often=often >= ONCE, given=given))
 
 

@@ -68,10 +68,9 @@ def fold(texts: tuple[list[str], list[str]], labels: tuple[Tensor, Tensor], *, o
         found = torch.cat([layer(*padded(ids[1][start : start + 256])) for start in range(0, len(ids[1]), 256)])
     parts = torch.stack([torch.from_numpy(linear).float(), found])
     both, half = torch.empty_like(found), torch.arange(len(found)) % 2 == 0
+    right = F.one_hot(labels[1], outputs)
     for scored in (half, ~half):
-        both[scored] = weighted_sum(
-            parts[:, scored], fit_weights(parts[:, ~scored], F.one_hot(labels[1][~scored], outputs))
-        )
+        both[scored] = weighted_sum(parts[:, scored], fit_weights(parts[:, ~scored], right[~scored]))
     return {"n-grams": parts[0], "convolutions": found, "both": both}
 
 

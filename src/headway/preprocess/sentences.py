@@ -7,7 +7,7 @@ import re
 # Not after abbreviations and initials.
 END = re.compile(
     r"\n+|(?<=[.?!…])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bal\.)(?<!\bvs\.)(?<!\bcf\.)(?<!\bFig\.)(?<!\bEq\.)(?<!\bDr\.)"
-    r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bSt\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+|(?<=[。？！])"
+    r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bSt\.)(?<!\b[A-Z]\.)\s+|(?<=[。？！])"
 )
 
 

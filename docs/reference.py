@@ -62,6 +62,7 @@ def settings() -> str:
     from headway.models.recipes import Size
     from headway.serving.limits import Limits
     from headway.tasks import TASKS, find
+    from headway.tasks.extract_summary import OPTIONS
     from headway.tasks.task import PREPROCESSING
     from headway.training.settings import Settings
 
@@ -76,6 +77,9 @@ def settings() -> str:
     ]
     for name in TASKS:
         parts.append(f"### {name}\n\n" + table(find(name), leave_out=PREPROCESSING))
+    extract = find("summarize").variant({"method": "extract"})
+    rows = table(extract, leave_out=tuple({each.name for each in dataclasses.fields(extract)} - {*OPTIONS}))
+    parts.append("### summarize with `method=extract`\n\n" + rows)
     generation = table(GenerationSettings, meaning=lambda field, _: option_of(field).help)
     parts += [
         "## Text generation\n\nOptions of `run`, `chat` and `evaluate`, arguments in Python, fields of a request.\n\n"

@@ -14,6 +14,7 @@ from headway.data.builtin.reports import REPORTS
 from headway.data.dataset import open_builtin
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.jobs import make_plan
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.tasks import find
@@ -162,11 +163,21 @@ def test_the_target_is_a_share_of_two_labels():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"target_limit": 9}, "target_limit applies to task.method=write"), ({"sentences": 11}, "sentences is 11")],
+    [
+        ({"target_limit": 9}, "target_limit does not apply to task.method=extract"),
+        ({"sentences": 11}, "sentences is 11"),
+    ],
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         ExtractSummary.from_data(lambda: iter(rows(3)), tokenizer=None, options={"method": "extract", **options})
+
+
+def test_options_of_the_method_are_settings(data):
+    plan = make_plan("summarize", data, settings={"method": "extract", "sentences": 2, "task.ngrams": 0})
+    assert plan.options == {"method": "extract", "sentences": 2, "ngrams": 0}
+    with pytest.raises(ConfigError, match="'sentences' is not known"):
+        make_plan("summarize", data, settings={"sentences": 2})
 
 
 def test_the_method_decides_the_class():

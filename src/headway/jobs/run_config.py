@@ -14,7 +14,7 @@ from headway.data.tables import Tables
 from headway.distributed import pick_device
 from headway.errors import ConfigError
 from headway.jobs.columns import Columns, columns_for_training
-from headway.jobs.overrides import by_section
+from headway.jobs.overrides import by_section, flatten
 from headway.jobs.run_folder import PLAN, Paths, listed, read_run_json, run_file
 from headway.layers.precision import autocast, bf16_speedup
 from headway.models.recipes import Size, size_named
@@ -85,7 +85,9 @@ def make_plan(
     if recipe not in RECIPES or (recipe == "finetune") != bool(start):
         wanted = "finetune (as `start` is given)" if start else "modern, published or classic (finetune needs `start`)"
         raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
-    given = by_section(settings or {}, {"train": Settings, "task": kind, "model": Size})
+    known = {"train": Settings, "task": kind, "model": Size}
+    named = {key.rpartition(".")[2]: value for key, value in flatten(settings or {}, known).items()}
+    given = by_section(settings or {}, {**known, "task": kind.variant(named)})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])
     train = {**RECIPES[recipe], **kind.train_defaults(recipe), "seed": seed or 0, **given["train"]}
     lengths = dict(zip(LENGTHS, (steps, epochs, minutes), strict=True))

@@ -28,7 +28,7 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import scale_parts, with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification, judging_half
-from headway.tasks.ngram_features import TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
+from headway.tasks.ngram_features import STRENGTH, TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
 from headway.tasks.targets import OneLabel
 from headway.tasks.task import Choice, Example, device_of, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
@@ -51,6 +51,7 @@ class Classify(KindClassification):
     optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
     text_fields: ClassVar[tuple[str, ...]] = PAIR
     tokens_at_once: ClassVar[int | None] = 8192
+    ngram_strength: ClassVar[float] = STRENGTH  # of the L2 penalty of the linear map
 
     vocab: int = 8000
     lowercase: bool = True
@@ -137,7 +138,8 @@ class Classify(KindClassification):
             return
         examples = self._some_examples(rows)
         ids, wanted = [example["ids"] for example in examples], self._wanted(examples).numpy()
-        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, wanted, spelling=self.tokenizer.token)
+        spelling, strength = self.tokenizer.token, self.ngram_strength
+        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, wanted, spelling=spelling, strength=strength)
 
     def start_training(self) -> None:
         super().start_training()

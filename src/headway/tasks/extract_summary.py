@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ from headway.tasks.task import Choice, Example
 from headway.tasks.text_settings import Amount, choose_for_examples, choose_parts_beside
 
 LABELS = ["other", "summary"]
+OPTIONS = ("method", "sentences", "vocab", "lowercase", "limit", "overflow", "ngrams", "convolutions")
 SHARPNESS = 10.0  # of the softmax of ROUGE-1: a sentence that is 0.1 better has e times the share
 MOST_SENTENCES = 10  # of a summary
 RARE, RARE_SHARE = (
@@ -54,6 +55,7 @@ class ExtractSummary(Classify):
     text_fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "rouge1"
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
+    ngram_strength: ClassVar[float] = 3.0  # what a sentence should have is far less certain than a label
     row_fields: ClassVar[tuple[str, ...]] = ("source", "target")
 
     method: Literal["extract"] = "extract"
@@ -69,11 +71,8 @@ class ExtractSummary(Classify):
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         if tokenizer is not None:
             raise ConfigError("task.method=extract trains from scratch; leave --start or task.method out")
-        known = {each.name for each in fields(cls)}
-        if writing := [name for name in options if name not in known]:
-            raise ConfigError(
-                f"task.{writing[0]} applies to task.method=write, where summaries are written; leave it out"
-            )
+        if others := [name for name in options if name not in OPTIONS]:
+            raise ConfigError(f"task.{others[0]} does not apply to task.method=extract; leave it out")
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         task.sentences = task.sentences or usual_sentences(rows)
         texts = (row.fields["source"] for row in rows())

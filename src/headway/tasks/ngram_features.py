@@ -24,7 +24,7 @@ from headway.layers.ngrams import NgramConfig, NgramLinear, ngram_keys
 
 WEIGHTS = 1_500_000  # of the linear map: with more outputs it has fewer features, of n-grams as of characters
 TEXT = 12_000_000  # characters of the training texts that are used, at most
-STRENGTH = 0.1  # of the L2 penalty, as in the baseline
+STRENGTH = 0.1  # as in the baseline
 CLOSE = 1e-5  # to the optimum
 LARGEST = 4.0  # weight of a part
 
@@ -58,10 +58,10 @@ def _frequent(frequency: np.ndarray, outputs: int) -> np.ndarray:
 @torch.no_grad()
 def fit_ngrams(
     layer: NgramLinear, ngrams: Ngrams, texts: Sequence[Sequence[int] | np.ndarray], wanted: np.ndarray, *,
-    spelling: Callable[[int], str],
+    spelling: Callable[[int], str], strength: float = STRENGTH,
 ) -> None:  # fmt: skip
     """Sets the tensors of the layer. `wanted` (text, output) is the probability that each output should have,
-    `spelling` is the text of a token."""
+    `spelling` is the text of a token, `strength` that of the L2 penalty."""
     from scipy.sparse import hstack
 
     layer.keys.copy_(ngrams.keys)
@@ -69,7 +69,7 @@ def fit_ngrams(
     features, characters = feature_matrix(layer, texts), character_matrix(layer, spelling)
     inputs = hstack([features, features @ characters]).tocsr()
     fits = [
-        fit(inputs, wanted, kind="one", strength=STRENGTH, scales=scales, tolerance=CLOSE)
+        fit(inputs, wanted, kind="one", strength=strength, scales=scales, tolerance=CLOSE)
         for scales in (count_ratios(inputs, wanted), 1.0)
     ]
     own, shared = np.split(np.mean([each.weights for each in fits], axis=0), [features.shape[1]])

@@ -38,10 +38,8 @@ LABELS = ["other", "summary"]
 OPTIONS = ("method", "sentences", "vocab", "lowercase", "limit", "overflow", "ngrams", "convolutions")
 SHARPNESS = 10.0  # of the softmax of ROUGE-1: a sentence that is 0.1 better has e times the share
 MOST_SENTENCES = 10  # of a summary
-RARE, RARE_SHARE = (
-    3,
-    0.04,
-)  # a word that occurs so seldom is rare; the share of such words from which on too little is known to write
+RARE = 3  # a word that occurs so often at most is rare
+RARE_SHARE = 0.04  # of the words of the summaries, from which on writing them cannot be learnt
 LEAST_ROUGE = 0.2  # ROUGE-1 of the best sentence: below, sentences of the text are no summaries
 SAMPLE = 2_000_000  # characters of the texts that this is found with
 
@@ -55,15 +53,15 @@ class ExtractSummary(Classify):
     text_fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "rouge1"
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
-    ngram_strength: ClassVar[float] = 3.0  # what a sentence should have is far less certain than a label
     row_fields: ClassVar[tuple[str, ...]] = ("source", "target")
+    ngram_strength: ClassVar[float] = 3.0  # what a sentence should have is far less certain than a label
 
     method: Literal["extract"] = "extract"
     sentences: int = 0  # of a summary; 0: as many as the summaries of the training data have words for
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.labels = LABELS
+        self.labels = list(LABELS)
         if not 0 <= self.sentences <= MOST_SENTENCES:
             raise ConfigError(f"sentences is {self.sentences}: it must be from 0 to {MOST_SENTENCES}")
 

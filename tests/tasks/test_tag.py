@@ -63,6 +63,17 @@ class Reader(torch.nn.Module):
         return Output(hidden=self.table, logits=self.table[inputs])
 
 
+def chosen(sentences: int, *, recipe: str = "modern", **given) -> dict:
+    rows = [Row({"words": ["a"] * 20, "tags": ["O"] * 20}, "x.conll:1")] * sentences
+    return dict(Tag.choose_settings(lambda: iter(rows), recipe=recipe, given=given).settings)
+
+
+def test_the_vocabulary_grows_with_the_data():
+    found = [chosen(count).get("task.vocab") for count in (10, 3_000, 12_000, 100_000)]
+    assert found == [500, 500, 2000, None], "None: the default of 8,000"
+    assert not chosen(10, recipe="finetune") and not chosen(10, **{"task.vocab": 3000})
+
+
 def test_the_labels_hold_both_tags_of_each_type(task):
     assert find("tag") is Tag
     assert task.labels == ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]

@@ -4,7 +4,7 @@ carries its tag (Devlin et al. 2019). A sentence over the length limit is split 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -34,12 +34,14 @@ from headway.tasks.entities import all_tags, entities, entity_scores, repaired
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.object_predictions import Tags
 from headway.tasks.targets import label_index
-from headway.tasks.task import IGNORE, Example, Task, device_of, ids_array, pad
+from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import frequent_tag_baseline
 from headway.tasks.text_pairs import Frame, require_text_encoder
 from headway.tasks.windows import Window, windows
 
 BATCH = 64  # windows of one forward pass
+LEAST_VOCAB = 500  # tokens …
+WORDS_A_TOKEN = 120  # … and how many words of the training data there are for each
 
 
 class Reading(NamedTuple):
@@ -65,6 +67,19 @@ class Tag(Task):
     lowercase: bool = False  # names start with capitals
     limit: int = 256  # tokens of a sentence, or of a window
     architecture: TextModel = "transformer"
+
+    @classmethod
+    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        """A small vocabulary for small data: most names in a new text are new, and are then read by parts that the
+        model has seen."""
+        if recipe == "finetune":
+            return Choice()
+        words = sum(len(row.fields["words"]) for row in rows())
+        vocab = min(cls.vocab, max(LEAST_VOCAB, words // WORDS_A_TOKEN))
+        if vocab == cls.vocab or "task.vocab" in given:
+            return Choice()
+        why = f"{vocab:,} tokens: with {words:,} words few names are known, and the others are read by their parts"
+        return Choice({"task.vocab": vocab}, {"vocabulary": why})
 
     @classmethod
     def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:

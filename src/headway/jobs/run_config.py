@@ -85,7 +85,7 @@ def make_plan(
     if recipe not in RECIPES or (recipe == "finetune") != bool(start):
         wanted = "finetune (as `start` is given)" if start else "modern, published or classic (finetune needs `start`)"
         raise ConfigError(f"recipe {recipe!r}: choose {wanted}")
-    known = {"train": Settings, "task": kind, "model": Size}
+    known: dict[str, type] = {"train": Settings, "task": kind, "model": Size}
     named = {key.rpartition(".")[2]: value for key, value in flatten(settings or {}, known).items()}
     given = by_section(settings or {}, {**known, "task": kind.variant(named)})
     scale = dataclasses.replace(size_named(size or kind.default_size, stacks=kind.stacks), **given["model"])

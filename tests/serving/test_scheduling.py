@@ -137,6 +137,7 @@ def test_a_long_prompt_does_not_stall_other_answers(language_model: Path) -> Non
         step = session.step
 
         def recorded() -> Any:
+            time.sleep(0.02)  # the answer is not done before the other request is there
             prefilling = bool(len(session._prefill))
             events = step()
             order.extend("prefill and token" for event in events if prefilling and event.token is not None)

@@ -1,6 +1,8 @@
 """`summarize` by choosing sentences of the text."""
 
 import json
+import shutil
+from multiprocessing import Pipe
 from random import Random
 
 import numpy as np
@@ -15,6 +17,7 @@ from headway.data.dataset import open_builtin
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.jobs import make_plan
+from headway.jobs.verify import train_or_resume
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.tasks import find
@@ -127,6 +130,14 @@ def test_commands(data, trained, tmp_path):
     assert page.returncode == 0 and (tmp_path / "page.html").exists()
     refused = command("evaluate", trained.folder, data / "test.jsonl", "--beams", "5", cwd=tmp_path)
     assert refused.returncode != 0 and "beams" in refused.stderr
+
+
+def test_verify_resume_goes_on_with_the_settings_that_were_chosen(data, trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder, folder)
+    receiver, sender = Pipe()
+    train_or_resume(make_plan("summarize", data / "train.jsonl", steps=30), folder, sender)  # chosen: the batch, …
+    assert receiver.recv() == 30 and not receiver.poll(), "it had trained its steps already"
 
 
 def test_several_sentences_keep_their_order(trained):

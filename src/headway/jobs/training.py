@@ -183,7 +183,8 @@ def _run_plan(
     require_own_folders(folder)
     settings, opened = plan.settings(), open_data(plan)
     world = init_distributed(pick_device(settings.device))
-    resume = world.broadcast(resume or started_again(folder))
+    if not resume and world.broadcast(started_again(folder)):
+        plan, resume = world.broadcast(world.run_on_main(lambda: saved_plan(folder))), True  # with what was chosen
     if say is None or not world.is_main:
         say = _silent
     with removed_unless_started(folder, is_new=world.is_main and not resume):

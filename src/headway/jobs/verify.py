@@ -24,7 +24,7 @@ from headway.files import is_present, open_file
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import Plan, open_data
 from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
-from headway.jobs.training import run_plan
+from headway.jobs.training import resume, run_plan
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
 from headway.training.state import load_latest
@@ -49,7 +49,10 @@ class StepReporter(Callback):
 
 def train_or_resume(plan: Plan, folder: Path, pipe: Connection) -> None:
     """The work of one process: starts the run, or resumes it, and trains to the end unless killed."""
-    run_plan(plan, folder, callbacks=[StepReporter(pipe)], resume=is_present(run_file(folder, PLAN)))
+    if is_present(run_file(folder, PLAN)):
+        resume(folder, callbacks=[StepReporter(pipe)])
+    else:
+        run_plan(plan, folder, callbacks=[StepReporter(pipe)])
 
 
 @dataclass(frozen=True)

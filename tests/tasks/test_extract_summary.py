@@ -23,7 +23,7 @@ from headway.models.init import initialise
 from headway.tasks import find
 from headway.tasks.extract_summary import ExtractSummary, choose_method, overlap, usual_sentences
 from headway.tasks.summarize import Summarize
-from headway.tasks.targets import Share
+from headway.tasks.targets import SoftLabel
 
 SYLLABLES = ["ka", "lo", "mi", "ter", "vun", "sha", "pel", "dri", "zo", "gat"]
 
@@ -156,20 +156,20 @@ def test_summaries_of_several_sentences():
 def test_the_share_of_a_sentence(trained):
     task = headway.load(trained.folder).find_task()
     task.sentences = 1
-    shares = task._shares(["we propose a", "other words", "we b"], ["we propose a"])
+    shares = task._soft_labels(["we propose a", "other words", "we b"], ["we propose a"])
     assert shares.sum() == pytest.approx(1) and shares[0] > 0.99 and shares[2] > shares[1]
     task.sentences = 2
-    assert task._shares(["a", "a", "b"], ["a"])[:2] == pytest.approx([1, 1], abs=1e-3)
+    assert task._soft_labels(["a", "a", "b"], ["a"])[:2] == pytest.approx([1, 1], abs=1e-3)
 
 
 def test_the_target_is_a_share_of_two_labels():
-    target = Share(["other", "summary"])
+    target = SoftLabel(["other", "summary"])
     labels = [target.encode(value, where="a:1") for value in (0.25, 1.0)]
     logits = torch.tensor([[0.5, -0.5], [2.0, 1.0]])
     log = logits.log_softmax(-1)
     by_hand = -(0.75 * log[0, 0] + 0.25 * log[0, 1]) - log[1, 1]
     assert torch.allclose(target.loss(logits, target.collate(labels), training=True), by_hand)
-    assert target.shares(labels).tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    assert target.soft_labels(labels).tolist() == [[0.75, 0.25], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize(

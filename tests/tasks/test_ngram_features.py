@@ -155,7 +155,7 @@ def test_the_weights_of_the_parts_have_the_lowest_loss() -> None:
 
 def test_an_unknown_label_has_no_share() -> None:
     labels = [np.array([index]) for index in (1, UNKNOWN, 0)]
-    assert OneLabel(["a", "b"]).shares(labels).tolist() == [[0, 1], [0, 0], [1, 0]]
+    assert OneLabel(["a", "b"]).soft_labels(labels).tolist() == [[0, 1], [0, 0], [1, 0]]
 
 
 def test_padding_on_either_side_changes_nothing() -> None:

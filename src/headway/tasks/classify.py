@@ -192,7 +192,7 @@ class Classify(KindClassification):
 
     def _wanted(self, examples: Sequence[Example]) -> Tensor:
         """(example, label)"""
-        return cast(OneLabel, self.target).shares([example["label"] for example in examples])
+        return cast(OneLabel, self.target).soft_labels([example["label"] for example in examples])
 
     def _some_examples(self, rows: RowReader) -> list[Example]:
         """Of the training rows; of very many, of evenly spread ones."""

@@ -1,8 +1,8 @@
 """`summarize` with `method=extract`: a summary consists of sentences of the text. Few examples do not suffice to learn
 to write, but to learn which sentence says what a summary says (Kupiec et al. 1995; BertSumExt, Liu & Lapata 2019).
 
-The model is a classifier of sentences, with the parts beside the transformer that `classify` has. The probability that
-a sentence should have is its share among the sentences of its text, by a softmax of their ROUGE-1 with the summary.
+The model is a classifier of sentences, with the parts beside the transformer that `classify` has. It learns from soft
+labels: the softmax of the ROUGE-1 of a text's sentences with its summary.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks import summarize
 from headway.tasks.classify import Classify
 from headway.tasks.evaluated import Evaluated
-from headway.tasks.scores import rouge_words
-from headway.tasks.targets import Share, Target
+from headway.tasks.scores import rouge_signature, rouge_words
+from headway.tasks.targets import SoftLabel, Target
 from headway.tasks.task import Choice, Example
 from headway.tasks.text_settings import Amount, choose_for_examples, choose_parts_beside
 
 LABELS = ["other", "summary"]
 OPTIONS = ("method", "sentences", "vocab", "lowercase", "limit", "overflow", "ngrams", "convolutions")
-SHARPNESS = 10.0  # of the softmax of ROUGE-1: a sentence that is 0.1 better has e times the share
+TEMPERATURE = 0.1  # of the softmax of ROUGE-1
 MOST_SENTENCES = 10  # of a summary
 RARE = 3  # a word that occurs so often at most is rare
 RARE_SHARE = 0.04  # of the words of the summaries, from which on writing them cannot be learnt
@@ -54,7 +54,7 @@ class ExtractSummary(Classify):
     metric: ClassVar[str] = "rouge1"
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
     row_fields: ClassVar[tuple[str, ...]] = ("source", "target")
-    ngram_strength: ClassVar[float] = 3.0  # what a sentence should have is far less certain than a label
+    ngram_strength: ClassVar[float] = 3.0  # soft labels of sentences are far noisier than labels
 
     method: Literal["extract"] = "extract"
     sentences: int = 0  # of a summary; 0: as many as the summaries of the training data have words for
@@ -81,7 +81,7 @@ class ExtractSummary(Classify):
 
     @property
     def target(self) -> Target:
-        return Share(self.labels)
+        return SoftLabel(self.labels)
 
     def checker(self) -> Checker:
         return Checker(limits=self.length_limits())
@@ -97,19 +97,19 @@ class ExtractSummary(Classify):
     def examples(self, row: Row, *, strict: bool = True) -> list[Example]:
         """A sentence each."""
         sentences = split_sentences(row.fields["source"])
-        shares = self._shares(sentences, summarize.references([row])[0])
-        each = zip(sentences, shares, strict=True)
+        wanted = self._soft_labels(sentences, summarize.references([row])[0])
+        each = zip(sentences, wanted, strict=True)
         return [
-            {**self.read(text, where=row.where), "label": self.target.encode(share, where=row.where)}
-            for text, share in each
+            {**self.read(text, where=row.where), "label": self.target.encode(label, where=row.where)}
+            for text, label in each
         ]
 
-    def _shares(self, sentences: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    def _soft_labels(self, sentences: Sequence[str], references: Sequence[str]) -> np.ndarray:
         """(sentence): the probability that each is in the summary."""
         if not sentences:
             return np.zeros(0)
         scores = np.array([overlap(text, references) for text in sentences])
-        powers = np.exp(SHARPNESS * (scores - scores.max()))
+        powers = np.exp((scores - scores.max()) / TEMPERATURE)
         return np.minimum(1, self.sentences * powers / powers.sum())
 
     def model_input(self, row: Row) -> Any:
@@ -175,7 +175,7 @@ class ExtractSummary(Classify):
         return summarize.lead_baseline(rows)
 
     def signature(self) -> str:
-        return summarize.signature()
+        return rouge_signature()
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name not in ("labels", "counts")}

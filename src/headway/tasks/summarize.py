@@ -59,7 +59,7 @@ class Summarize(Translate):
         return lead_baseline(rows)
 
     def signature(self) -> str:
-        return signature()
+        return scores.rouge_signature()
 
     def evaluated(
         self, scores: dict[str, float], rows: list[Row], found: list[str], references: list[list[str]]
@@ -86,10 +86,6 @@ def evaluated_summaries(found: list[str], rows: list[Row], *, loss: float) -> Ev
 def lead_baseline(rows: Sequence[Row]) -> Baseline:
     lead = scores.rouge([first_sentence(row.fields["source"]) for row in rows], references(rows))
     return Baseline("the first sentence of the text (lead-1)", lead)
-
-
-def signature() -> str:
-    return scores.rouge_signature()
 
 
 def rouge1(found: str, references: list[str]) -> float:

@@ -79,7 +79,7 @@ class OneLabel(Target):
     def collate(self, labels: Sequence[np.ndarray]) -> Tensor:
         return torch.tensor([label[0] for label in labels], dtype=torch.long)  # (batch)
 
-    def shares(self, labels: Sequence[np.ndarray]) -> Tensor:
+    def soft_labels(self, labels: Sequence[np.ndarray]) -> Tensor:
         """The probability that each label should have, (example, label); 0 for all where the label is unknown."""
         target = self.collate(labels)
         return F.one_hot(target.clamp(min=0), len(self.labels)) * (target != UNKNOWN)[:, None]
@@ -112,7 +112,7 @@ class OneLabel(Target):
 
 
 @dataclass(frozen=True)
-class Share(OneLabel):
+class SoftLabel(OneLabel):
     """The probability that the second of two labels should have."""
 
     def encode(self, label: Any, *, where: str, strict: bool = True) -> np.ndarray:
@@ -121,9 +121,9 @@ class Share(OneLabel):
     def collate(self, labels: Sequence[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.concatenate(labels))  # (batch)
 
-    def shares(self, labels: Sequence[np.ndarray]) -> Tensor:
-        share = self.collate(labels)
-        return torch.stack([1 - share, share], dim=1)
+    def soft_labels(self, labels: Sequence[np.ndarray]) -> Tensor:
+        second = self.collate(labels)
+        return torch.stack([1 - second, second], dim=1)
 
     def loss(self, logits: Tensor, target: Tensor, *, training: bool) -> Tensor:
         return F.cross_entropy(logits, torch.stack([1 - target, target], dim=1).to(logits.dtype), reduction="sum")

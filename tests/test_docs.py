@@ -243,7 +243,7 @@ def anchors(file: Path) -> set[str]:
 
 
 def test_every_figure_in_the_results_names_its_command() -> None:
-    text = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
-    for section in text.split("\n## ")[1:]:
+    text = "".join((REPOSITORY / page).read_text(encoding="utf-8") for page in ("docs/results.md", "dev/LOG.md"))
+    for section in re.split("\n##+ ", text)[1:]:
         if re.search(r"\d", section) and "|" in section:
             assert "```" in section or "`" in section, f"no command in: {section.splitlines()[0]}"

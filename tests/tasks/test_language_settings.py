@@ -18,7 +18,7 @@ def chosen(tokens: float, minutes: float, *, vocab: int = 4096, **given: Any) ->
 
 
 def test_the_reference_run_is_what_is_chosen_for_its_data_and_time() -> None:
-    """Tiny Shakespeare by characters, 29 minutes: the settings that were tuned by hand (docs/results.md)."""
+    """Tiny Shakespeare by characters, 29 minutes: the settings that were tuned by hand (dev/LOG.md)."""
     found = chosen(SHAKESPEARE, 29, vocab=100)
     assert {name: found[f"model.{name}"] for name in ("width", "layers", "heads", "dropout")} == {
         "width": 256, "layers": 6, "heads": 4, "dropout": 0.1

@@ -218,7 +218,7 @@ def speech_strides(stride: int) -> tuple[int, ...]:
 
 def recurrent_embedding(size: Size, *, vocab: int, segments: int = 0) -> EmbeddingConfig:
     """As in `modern`: a norm makes the small first values of the table inputs of variance 1. Without it the gates of a
-    cell hardly see which token they read, and hundreds of updates pass before they do (docs/results.md)."""
+    cell hardly see which token they read, and hundreds of updates pass before they do (dev/LOG.md)."""
     return embedding(size, "modern", vocab=vocab, segments=segments)
 
 

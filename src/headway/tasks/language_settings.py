@@ -2,7 +2,7 @@
 much it is regularised and how long its context is. Batch, rates and evaluations follow in `jobs/budget.py`, once there
 is a model to time.
 
-The reference is tiny Shakespeare (docs/results.md): in 29 minutes on two cores a model of 4.7 million parameters sees
+The reference is tiny Shakespeare (dev/LOG.md): in 29 minutes on two cores a model of 4.7 million parameters sees
 the text five times by characters, with dropout 0.1.
 """
 

@@ -1,7 +1,7 @@
 """Settings of a `translate` or `summarize` from scratch with a time limit: how large the model is and how much it is
 regularised. Evaluations follow in `jobs/budget.py`.
 
-The reference is Multi30k (docs/results.md), 29,000 pairs in 43 minutes on two cores: three layers of width 192 on each
+The reference is Multi30k (dev/LOG.md), 29,000 pairs in 43 minutes on two cores: three layers of width 192 on each
 side, which see them 13 times, translate no better than two of width 128, which see them 24 times; on a faster CPU they
 see them 30 times and the small model 60, and it is at least as good since it learns both directions at first. Dropout
 of larger models: that of Wu et al. 2021 on this data.

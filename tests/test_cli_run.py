@@ -128,6 +128,17 @@ def test_a_translator_searches_samples_and_follows_constraints(translator: Path)
     )
 
 
+def test_a_prefix_takes_its_part_of_the_default_length(language_model: Path, translator: Path) -> None:
+    """Also under beam search, where a long answer is the rule; a length that is given is not changed."""
+    long, prefix = "hello " * 12, "the statement on the import of May"
+    for model, given in ((translator, "3 May 1998"), (language_model, long)):
+        for options in (["--beams", "3"], ["--beams", "1", "--temperature", "0"]):
+            [answer] = answers(run(model, given, "--prefix", prefix, *options, "--json"))
+            assert answer["text"].startswith(prefix)
+    with pytest.raises(HeadwayError, match="max_new_tokens is 40, but the model's context is 41"):
+        run(translator, "3 May 1998", "--prefix", prefix, "--max-new-tokens", "40")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -20,14 +20,13 @@ from headway.data.builtin.pool import Builtin
 from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.errors import DataError, InputError
-from headway.generation import tokens_left
 from headway.models.protocol import Model
 from headway.preprocess.chat import chat_ids, turn_ends
 from headway.preprocess.chat_training import messages_of, tools_of
 from headway.tasks import preferences
 from headway.tasks.chat_examples import TOGETHER, ChatExamples, conversation, numbered, row_tools
 from headway.tasks.distributed import distributed_map
-from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
+from headway.tasks.generation import CALL_OPTIONS, default_length, generate_texts, settings_from
 from headway.tasks.preferences import kind_of
 from headway.tasks.task import Example
 
@@ -91,7 +90,7 @@ class Chat(ChatExamples):
         """The answer to each message or conversation, sampled unless temperature is 0 or `beams` is given."""
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
         prompts = [self.prompt(value, where=f"input {number}") for number, value in enumerate(inputs, 1)]
-        limit = max(1, min(500, tokens_left(self.context, max(map(len, prompts), default=0))))
+        limit = default_length(500, prompts, options, context=self.context, tokenizer=self.tokenizer)
         ends = {*turn_ends(self.tokenizer), self.tokenizer.eos_id} - {None}
         own: dict[str, Any] = {
             "max_new_tokens": limit,

@@ -20,7 +20,6 @@ from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError
-from headway.generation import tokens_left
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
@@ -28,7 +27,7 @@ from headway.models.recipes import Recipe, Size, TextModel
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.evaluated import Evaluated
-from headway.tasks.generation import CALL_OPTIONS, generate_texts, settings_from
+from headway.tasks.generation import CALL_OPTIONS, default_length, generate_texts, settings_from
 from headway.tasks.language_settings import choose_for_time
 from headway.tasks.permutation import permutation_loss, permuted
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array
@@ -140,7 +139,7 @@ class Generate(Task):
         prompts = [self.prompt(text) for text in texts]
         limit = 500 if options.get("regex") is not None or options.get("json_schema") is not None else 100
         if options.get("overflow") != "window" and not model.carries_state:
-            limit = max(1, min(limit, tokens_left(self.context, max(map(len, prompts), default=0))))
+            limit = default_length(limit, prompts, options, context=self.context, tokenizer=self.tokenizer)
         own: dict[str, Any] = {"max_new_tokens": limit, "temperature": 0.8, "top_p": 0.95}
         if self.tokenizer.eos_id is not None:
             own["eos_ids"] = (self.tokenizer.eos_id,)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from torch import nn
 
 from headway.errors import ConfigError, did_you_mean
-from headway.generation import GenerationSettings, Hypothesis, Token
+from headway.generation import GenerationSettings, Hypothesis, Token, tokens_left
 from headway.generation import generate as search
 from headway.generation.prefill import Prefixes
 from headway.generation.search import Sources
@@ -25,10 +25,29 @@ def settings_from(options: dict[str, Any], tokenizer: Tokenizer) -> GenerationSe
         if name not in SETTINGS:
             hint = did_you_mean(name, SETTINGS, otherwise=f"known: {', '.join(sorted(SETTINGS))}")
             raise ConfigError(f"generation has no option {name!r}; {hint}")
+    return GenerationSettings(**_with_prefix_ids(options, tokenizer))
+
+
+def _with_prefix_ids(options: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     prefix = options.get("prefix")
-    if isinstance(prefix, str):
-        options = {**options, "prefix": tokenizer.encode(prefix, special=False)}
-    return GenerationSettings(**options)
+    more = {"prefix": tokenizer.encode(prefix, special=False)} if isinstance(prefix, str) else {}
+    return {**options, **more}
+
+
+def default_length(
+    most: int,
+    prompts: Sequence[Sequence[int]],
+    options: Mapping[str, Any],
+    *,
+    context: int | None,
+    tokenizer: Tokenizer,
+) -> int:
+    """`max_new_tokens` where it is not given: `most`, or what the context leaves after the longest prompt and the
+    forced prefix of `options`."""
+    if context is None:
+        return most
+    prefix = len(_with_prefix_ids(options, tokenizer).get("prefix") or ())
+    return max(1, min(most, tokens_left(context, prefix + max(map(len, prompts), default=0))))
 
 
 def generate_texts(

@@ -29,7 +29,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
-from headway.tasks.generation import CALL_OPTIONS, generate_texts, search_name, settings_from
+from headway.tasks.generation import CALL_OPTIONS, default_length, generate_texts, search_name, settings_from
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
@@ -190,7 +190,11 @@ class Translate(Task):
 
     def settings(self, model: Model, options: dict[str, Any]) -> GenerationSettings:
         """The settings of `predict`: its options over those of the model's files over those of the task."""
-        options = self.generation_defaults.resolve(self.generation_options(), options, max_context=model.max_context)
+        own, start = self.generation_options(), [[self.start_id]]
+        own["max_new_tokens"] = default_length(
+            own["max_new_tokens"], start, options, context=model.max_context, tokenizer=self.tokenizer
+        )
+        options = self.generation_defaults.resolve(own, options, max_context=model.max_context)
         return settings_from(options, self.tokenizer)
 
     def generation_options(self) -> dict[str, Any]:

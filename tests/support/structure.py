@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from headway.models.build import build
 from headway.models.recipes import Size, decoder
 
 SOURCE = Path(headway.__file__).parent
+TESTS = Path(__file__).parents[1]
 MODEL_PACKAGES = ("layers", "models", "families")  # they define models, configs and heads
 DUPLICATE_LINES = 6
 MAX_CALLS, MAX_PARAMETERS, MAX_TYPE_CHECKS = 5, 6, 1
@@ -127,81 +129,210 @@ def duplicates(source: Path = SOURCE) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------------------------------- passes over the data
-
-COUNTER = '''"""Counts the bytes that are read of one file, in this process and in those it starts."""
-import builtins, io, os
-
-DATA, LOG = os.path.realpath(os.environ["COUNTED_FILE"]), os.environ["COUNTED_LOG"]
-plain = io.open
-
-class Counted(io.FileIO):
-    def readinto(self, buffer):
-        count = super().readinto(buffer)
-        with plain(LOG, "a") as log:
-            log.write(f"{count}\\n")
-        return count
-    def readall(self):
-        data = super().readall()
-        with plain(LOG, "a") as log:
-            log.write(f"{len(data)}\\n")
-        return data
-
-def counting(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
-    if isinstance(file, int) or "r" not in mode or os.path.realpath(file) != DATA:
-        return plain(file, mode, buffering, encoding, errors, newline, closefd, opener)
-    raw = Counted(file, "r")
-    if buffering == 0:
-        return raw
-    buffered = io.BufferedReader(raw)
-    return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
-
-builtins.open = io.open = counting
-'''
-TRAINING = """
-import os, sys
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-register_optimizer_step_pre_hook(lambda *_: os._exit(0))
-import headway
-small = {"model.width": 32, "model.layers": 1, "model.heads": 2}
-headway.train("generate", sys.argv[1], out=sys.argv[2], steps=2, settings=small)
-"""
+# ---------------------------------------------------------------------------------------- size, names, tasks
 
 
-def passes_over_data(megabytes: float = 4.0) -> float:
-    """How often `train` reads its file before the first optimiser step."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        words = "\n".join(f"the {i} quick brown foxes jump over {i % 97} lazy dogs" for i in range(25_000))
-        text = words * max(1, round(megabytes * 1e6 / len(words)))
-        (folder / "text.txt").write_text(text)
-        (folder / "sitecustomize.py").write_text(COUNTER)
-        environment = os.environ | {
-            "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE.parent}",
-            "COUNTED_FILE": str(folder / "text.txt"),
-            "COUNTED_LOG": str(folder / "log"),
+def source_lines(folder: Path = SOURCE) -> tuple[int, int]:
+    """(lines, files) of the Python files below a folder."""
+    files = list(folder.rglob("*.py"))
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files), len(files)
+
+
+def task_members() -> tuple[list[str], list[str]]:
+    """The public methods and properties of `Task`, and its class-level fields."""
+    tree = ast.parse((SOURCE / "tasks" / "task.py").read_text(encoding="utf-8"))
+    task = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Task")
+    methods = [node.name for node in task.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
+    fields = [
+        node.target.id for node in task.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+    return methods, fields
+
+
+def task_checks(source: Path = SOURCE) -> list[str]:
+    """Every test for a task's class or name outside tasks/, as "file:line what"."""
+    classes = {
+        node.name
+        for path in (source / "tasks").glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        name, tree = path.relative_to(source), ast.parse(path.read_text(encoding="utf-8"))
+        if name.parts[0] == "tasks":
+            continue
+        imported = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headway.tasks")
+            for alias in node.names
         }
-        command = [sys.executable, "-c", TRAINING, str(folder / "text.txt"), str(folder / "run")]
-        subprocess.run(command, env=environment, check=True, cwd=folder)
-        counts = (folder / "log").read_text().split()
-        return sum(map(int, counts)) / len(text.encode())
+        for line, names in _type_checks(tree):
+            found += [f"{name}:{line} {each}" for each in sorted(names & classes & imported)]
+        found += [f"{name}:{node.lineno} task.name" for node in ast.walk(tree) if _compares_task_name(node)]
+    return found
+
+
+def _compares_task_name(node: ast.AST) -> bool:
+    """Whether it compares `task.name`, or `….task.name`, with a constant."""
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    named = any(
+        isinstance(side, ast.Attribute) and side.attr == "name" and "task" in ast.unparse(side.value).lower()
+        for side in sides
+    )
+    return named and any(isinstance(part, ast.Constant) for side in sides for part in ast.walk(side))
+
+
+def repeated_class_names(source: Path = SOURCE) -> list[str]:
+    """Public classes of one name in several files."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(source)))
+    return [f"{name}: {', '.join(files)}" for name, files in sorted(places.items()) if len(files) > 1]
+
+
+def settings_places(source: Path = SOURCE) -> tuple[list[str], int]:
+    """The files in which settings are chosen for a data set - they make a `Choice` -, and the numbers that have a name
+    there."""
+    files, constants = [], 0
+    for path in sorted(source.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+        if not any(isinstance(function, ast.Name) and function.id == "Choice" for function in calls):
+            continue
+        files.append(str(path.relative_to(source)))
+        constants += sum(_is_constant(node) for node in tree.body)
+    return files, constants
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    """Whether it gives names in capitals to something that has a number in it."""
+    if not isinstance(node, ast.Assign):
+        return False
+    numbers = (part for part in ast.walk(node.value) if isinstance(part, ast.Constant))
+    capitals = all(isinstance(part, ast.Name) and part.id.isupper() for t in node.targets for part in _parts(t))
+    return capitals and any(type(part.value) in (int, float) for part in numbers)
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return target.elts if isinstance(target, ast.Tuple) else [target]
+
+
+# ---------------------------------------------------------------------------------------- before the first step
+
+BEFORE_STEP = '''
+"""Trains a task and stops before its first step: modules of Headway that were entered, and passes over the rows."""
+import json, os, sys
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+import headway
+from headway.cli import main
+from headway.data import dataset
+
+source, entered, passes = os.path.dirname(headway.__file__), set(), {"rows": 0}
+
+def on_call(frame, event, argument):
+    if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(source):
+        entered.add(frame.f_code.co_filename)
+
+def counted(read):
+    """A reader of rows that counts the rows that are taken."""
+    def rows():
+        return Counted(read())
+    return rows
+
+class Counted:
+    def __init__(self, rows):
+        self.rows = rows
+    def __iter__(self):
+        return self
+    def __next__(self):
+        row = next(self.rows)
+        passes["rows"] += 1
+        return row
+    def __getattr__(self, name):
+        return getattr(self.rows, name)
+
+def report(*_):
+    sys.setprofile(None)
+    total = sum(1 for _ in plain_reader())
+    print("BEFORE_STEP", json.dumps([len(entered), passes["rows"] / max(1, total)]), flush=True)
+    os._exit(0)
+
+plain_reader = None
+made = dataset.Dataset.__init__
+
+def init(self, *args, **named):
+    global plain_reader
+    made(self, *args, **named)
+    if not getattr(self.train, "counts", False):
+        plain_reader = self.train
+        reader = counted(plain_reader)
+        reader.counts = True
+        object.__setattr__(self, "train", reader)
+
+dataset.Dataset.__init__ = init
+register_optimizer_step_pre_hook(report)
+sys.setprofile(on_call)
+sys.argv[0] = "headway"
+main()
+'''
+TASKS = ("classify", "translate", "tag", "summarize", "classify-image", "transcribe")  # whose passes are counted
+
+
+def before_first_step(task: str) -> tuple[int, float]:
+    """Modules that `headway train TASK` enters before its first optimiser step, and passes over the training rows:
+    rows read, divided by their number. On the built-in data, with a tiny model."""
+    small = [part for name in ("width=32", "layers=1", "heads=2") for part in ("--set", f"model.{name}")]
+    with tempfile.TemporaryDirectory() as made:
+        command = [sys.executable, "-c", BEFORE_STEP, "train", task, "--steps", "2", *small, "--out", f"{made}/run"]
+        done = subprocess.run(
+            command, env=os.environ | {"PYTHONPATH": str(SOURCE.parent)}, cwd=made, capture_output=True, text=True
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("BEFORE_STEP")]
+    if not lines:
+        raise RuntimeError(f"training {task} did not come to its first step:\n{done.stdout}{done.stderr}")
+    modules, passes = json.loads(lines[0].removeprefix("BEFORE_STEP"))
+    return modules, passes
 
 
 def main() -> None:
     calls, parameters, checks, copies = calls_to_kernel(), block_parameters(), model_type_checks(), duplicates()
     name, lines = largest_file()
-    rows = [
+    (total, files), (tests, _), (methods, fields) = source_lines(), source_lines(TESTS), task_members()
+    on_tasks, repeated, (places, constants) = task_checks(), repeated_class_names(), settings_places()
+    before = {task: before_first_step(task) for task in TASKS}
+    passes = {task: passes for task, (_, passes) in before.items()}
+    rows: list[tuple[str, Any, Any, str]] = [
+        ("lines of Python in `src`", f"{total:,}", "", ""),
+        ("files", files, "", ""),
+        ("lines of the largest source file", lines, "", name),
         ("calls from `forward` to the attention kernel", len(calls), MAX_CALLS, " → ".join(calls)),
         ("parameters of `Block.forward`", len(parameters), MAX_PARAMETERS, ", ".join(parameters)),
         ("type checks on models, configs and heads outside their packages", len(checks), MAX_TYPE_CHECKS, ""),
-        ("passes over the data before the first training step", f"{passes_over_data():.1f}", "", ""),
-        ("lines of the largest source file", lines, "", name),
+        ("methods and properties of `Task`; its fields", f"{len(methods)}; {len(fields)}", "", ""),
+        ("tests for a task's class or name outside `tasks`", len(on_tasks), "", ""),
+        (
+            "passes over the training rows before the first step, the worst task",
+            f"{max(passes.values()):.1f}",
+            "",
+            ", ".join(f"{task} {count:.1f}" for task, count in passes.items()),
+        ),
+        ("modules that `train classify` enters before the first step", before["classify"][0], "", ""),
+        ("files that choose settings; named numbers in them", f"{len(places)}; {constants}", "", ", ".join(places)),
+        ("class names that stand twice", len(repeated), "", ""),
         (f"repeated runs of {DUPLICATE_LINES} or more lines", len(copies), "", ""),
+        ("lines of tests for a line of source", f"{tests / total:.2f}", "", ""),
     ]
     print("| measure | value | at most | |\n|---|---|---|---|")
     for row in rows:
         print("| {} | {} | {} | {} |".format(*row))
-    for title, items in (("type checks", checks), ("repeated runs", copies)):
+    shown = {"type checks": checks, "tests for tasks": on_tasks, "class names": repeated, "repeated runs": copies}
+    for title, items in shown.items():
         print(f"\n{title}:", *items, sep="\n  ", file=sys.stderr)
 
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import headway
 from typer.testing import CliRunner, Result
 
 from headway import jobs
@@ -177,3 +179,19 @@ def test_generation_options_follow_their_declarations(command: str) -> None:
     for declared in fields(GenerationSettings):
         flag = f"--{declared.name.replace('_', '-')} "
         assert (flag in shown) == (command in option_of(declared).commands), flag
+
+
+def test_the_weights_of_a_run_that_has_not_finished_are_called_so(
+    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `run` and by `serve`, under whatever name."""
+    monkeypatch.setattr("headway.serving.server.Server.run", lambda self, ready: None)
+    shutil.copytree(language_model, tmp_path / "run")
+    commands = (["run", "run", "The", "--max-new-tokens", "1"], ["serve", "NAME=run", "--port", "0"])
+    for command in commands:
+        assert "not finished" not in headway(*command, cwd=tmp_path).stderr
+    (tmp_path / "run" / "training").mkdir()
+    (tmp_path / "run" / "training" / "plan.json").write_text("{}")
+    for command in commands:
+        shown = headway(*command, cwd=tmp_path)
+        assert shown.returncode == 0 and "the run in run has not finished" in shown.stderr

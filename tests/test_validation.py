@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, with_article
 from headway.validation import Check, between, from_dict
 
 
@@ -76,3 +76,8 @@ def test_long_values_are_shortened_and_the_root_has_no_path() -> None:
         from_dict(Record, {"name": "n", "values": []}, path="")
     with pytest.raises(ConfigError, match=r"^expected an object, got a object$"):
         from_dict(Record, object(), path="")
+
+
+@pytest.mark.parametrize(("name", "text"), [("encoder", "an encoder"), ("decoder", "a decoder"), ("int", "an int")])
+def test_names_have_their_article(name: str, text: str) -> None:
+    assert with_article(name) == text

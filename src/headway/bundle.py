@@ -24,7 +24,7 @@ from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
-from headway.errors import CheckpointError, ConfigError, InputError
+from headway.errors import CheckpointError, ConfigError, InputError, with_article
 from headway.families import FROM_SCRATCH, GLINER_FILE
 from headway.families import find as family_named
 from headway.families.dialect import architecture_of, rules_of
@@ -123,7 +123,7 @@ class Bundle:
         """The reference library's pred_boxes (batch, query, 4): centre, width and height as shares of the picture."""
         output = self.model(pixel_values, padding_mask=pixel_mask)
         if getattr(output, "boxes", None) is None:
-            raise InputError(f"boxes: {self.family} is a {self.model.shape} that finds no objects")
+            raise InputError(f"boxes: {self.family} is {with_article(self.model.shape)} that finds no objects")
         return output.boxes
 
     def _positions(self, ids: Tensor, given: Tensor | None) -> Tensor:
@@ -141,7 +141,7 @@ class Bundle:
         sentence-transformers files say, else the mean of the hidden states. A text over the limit is an error, or with
         `overflow="truncate"` truncated and counted in a warning."""
         if self.model.shape != "encoder":
-            raise InputError(f"embed needs an encoder; {self.family} is a {self.model.shape}")
+            raise InputError(f"embed needs an encoder; {self.family} is {with_article(self.model.shape)}")
         tokenizer = self.processor.require_tokenizer("embed")
         from headway.tasks.embed import Embed
 

@@ -40,6 +40,11 @@ class InputError(HeadwayError):
     """An input to a model cannot be used."""
 
 
+def with_article(name: str) -> str:
+    """The name with "a" or "an", by its first letter."""
+    return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"
+
+
 def closest(name: str, known: Iterable[str], *, n: int = 1, cutoff: float = 0.6) -> list[str]:
     """Up to `n` of the known names that are most like `name`, whatever their case; most like first. A name read from a
     file may be of any type."""

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, with_article
 
 MAX_EXACT = 2**53  # the largest whole number that a JSON number holds exactly
 
@@ -148,4 +148,4 @@ def _join(path: str, key: Any) -> str:
 
 def _shorten(data: Any) -> str:
     plain = data is None or isinstance(data, str | int | float | list | tuple | dict)
-    return f"{data!r:.80}" if plain else f"a {type(data).__name__}"
+    return f"{data!r:.80}" if plain else with_article(type(data).__name__)

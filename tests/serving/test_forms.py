@@ -26,3 +26,21 @@ def test_a_form_that_cannot_be_read_is_refused_by_field(tasks: Running) -> None:
     kind = {"Content-Type": "multipart/form-data; boundary=x"}
     refused = tasks.post("/v1/audio/transcriptions", b"no form", **kind)
     assert (refused.status, refused.error["param"]) == (400, "file")
+
+
+def test_a_json_object_without_its_content_type_is_read_as_json(tasks: Running) -> None:
+    """As `curl -d` sends it, which says that every body is a form; a form is still one, and other types are refused."""
+    body = b' {"model": "embedder", "input": "The"}'
+    for route, sent in (
+        ("/v1/embeddings", body),
+        ("/translate", b'{"q": "hello", "source": "en", "target": "de"}'),
+        ("/models/classify", b'{"inputs": "a text"}'),
+    ):
+        as_json = tasks.post(route, sent, Content_Type="application/json")
+        assert as_json.status == 200, as_json.body
+        assert tasks.post(route, sent, **URLENCODED).status == 200
+        assert tasks.post(route, sent).status == 200
+        assert tasks.post(route, sent, Content_Type="text/plain").status != 200
+    refused = tasks.post("/v1/embeddings", b"input=The", **URLENCODED)
+    assert refused.status == 400
+    assert tasks.post("/v1/embeddings", b"{input", **URLENCODED).error["code"] == "invalid_json"

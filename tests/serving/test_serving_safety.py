@@ -91,7 +91,7 @@ def test_the_checks_of_host_and_origin_can_fail(plain: Running, monkeypatch: pyt
 
 
 def test_trust_31_every_route_needs_the_key(locked: Running) -> None:
-    assert set(locked.statuses(everything(locked))) == {401}
+    assert set(locked.statuses(each for each in everything(locked) if each[1] != "/health")) == {401}
     assert "www-authenticate" in locked.get("/").headers
     for wrong in (f"Bearer {KEY[:-1]}", f"Bearer {KEY}x", "Bearer", "Bearer ", KEY, "Basic !!!", "Bearer \u00e9" * 50):
         with contextlib.suppress(UnicodeEncodeError):
@@ -102,6 +102,13 @@ def test_trust_31_every_route_needs_the_key(locked: Running) -> None:
     assert locked.get("/health", x_api_key=KEY).status == 200
     assert locked.get("/health", Host="10.1.2.3:80", Authorization=f"Bearer {KEY}").status == 200  # not a rebound name
     assert locked.get("/health", Host="evil.example", Authorization=f"Bearer {KEY}").status == 421
+
+
+def test_health_needs_no_key_and_then_says_the_status_alone(locked: Running) -> None:
+    found = locked.get("/health")
+    assert found.status == 200 and found.json() == {"status": "ok"}
+    assert "models" in locked.get("/health", x_api_key=KEY).json()  # negative control: with the key, all
+    assert locked.get("/health", Host="evil.example").status == 421
 
 
 def test_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from headway.errors import CheckpointError
+from headway.errors import CheckpointError, with_article
 from headway.files import open_file
 
 SINGLE = "model.safetensors"
@@ -161,7 +161,7 @@ def parse_json(text: bytes, path: Path, *, kind: type = dict) -> Any:
         raise CheckpointError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(value, kind):
         wanted = "object" if kind is dict else kind.__name__
-        raise CheckpointError(f"{path}: a JSON {wanted} is expected, not a {type(value).__name__}")
+        raise CheckpointError(f"{path}: a JSON {wanted} is expected, not {with_article(type(value).__name__)}")
     return value
 
 

@@ -25,7 +25,8 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: a free one, which is printed.", min=0, max=65535)] = 8000,
     key_file: Annotated[
-        Path | None, typer.Option(help=f"File with one API key per line (or set {KEY}). Every route needs one then.")
+        Path | None,
+        typer.Option(help=f"File with one API key per line (or set {KEY}). Every route but /health needs one then."),
     ] = None,
     weights: Weights = None,
     running: Annotated[int, typer.Option(help="Answers that a model generates at a time.", min=1, max=1024)] = 16,
@@ -74,7 +75,9 @@ def serve(
         raise ConfigError(f"--engine {engine!r} is not one of headway, vllm")
     import logging
 
+    from headway.cli.inference import note_unfinished
     from headway.serving.limits import Limits
+    from headway.serving.model_table import named
     from headway.serving.runs_table import DEFAULT, run_table
     from headway.serving.server import Server, is_loopback
 
@@ -102,6 +105,8 @@ def serve(
         engine=engine,
         runs=table,
     )
+    for given in models or []:
+        note_unfinished(named(given)[1])
     for entry in server.models:
         say(entry.name if engine == "vllm" else f"{entry.name}  task {entry.task}, {entry.size / 1e6:,.1f} MB")
     if table is not None:

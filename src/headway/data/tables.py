@@ -16,7 +16,7 @@ from typing import Any
 
 from headway.data.row import kind
 from headway.data.split import PART_NAMES
-from headway.errors import DataError, InputError
+from headway.errors import DataError, InputError, with_article
 from headway.files import BLAKE2B
 
 ACCEPTED = (
@@ -76,7 +76,8 @@ def as_tables(data: Any, *, valid: Any = None) -> Tables | None:
     parts = _parts(data)
     if valid is not None:
         if is_files(valid):
-            raise InputError(f"valid: files, while the data are a {type(data).__name__}; give both in the same way")
+            given = with_article(type(data).__name__)
+            raise InputError(f"valid: files, while the data are {given}; give both in the same way")
         parts["valid"] = _table(valid, name="valid")
     return Tables(**parts)
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, with_article
 from headway.generation import GenerationSettings, Token, generate
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
@@ -41,7 +41,8 @@ def bench(model: Model, *, prompt_tokens: int | None = None, new_tokens: int | N
     if prompt < 1 or new < 2:
         raise InputError(f"{prompt} prompt tokens and {new} new tokens: at least 1 and 2 are needed")
     if not model.parts or (model.reads_source and not model.generates) or model.shape == "detector":
-        raise InputError(f"bench measures decoders, encoders and encoder-decoders, not a {type(model).__name__}")
+        kind = with_article(type(model).__name__)
+        raise InputError(f"bench measures decoders, encoders and encoder-decoders, not {kind}")
     limits = {"memory_bytes_per_second": memory_speed(_device(model)), "flops_per_second": flop_speed(_device(model))}
     facts = _generation(model, prompt, new, limits) if model.generates else _encoding(model, prompt, limits)
     return {

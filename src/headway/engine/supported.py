@@ -11,6 +11,7 @@ from torch import nn
 
 from headway.engine.bf16 import Bf16Linear, Bf16Table
 from headway.engine.int8 import Int8Linear, Int8Table
+from headway.errors import with_article
 from headway.layers.attention import Attention, AttentionConfig
 from headway.layers.block import Block, BlockConfig, Residual
 from headway.layers.embeddings import Embedding, EmbeddingConfig
@@ -121,7 +122,7 @@ def unsupported_config(config: Any, rules: Rules, path: str = "config") -> str |
     listed must have its default value."""
     fields = rules.get(type(config))
     if fields is None:
-        return f"{path} is a {type(config).__name__}"
+        return f"{path} is {with_article(type(config).__name__)}"
     for field in dataclasses.fields(config):
         value, where = getattr(config, field.name), f"{path}.{field.name}"
         rule = fields.get(field.name, (_default(field),))
@@ -145,7 +146,7 @@ def unsupported_module(modules: Iterable[tuple[str, nn.Module]], known: Collecti
     """The first module whose class is not among `known`, or whose forward was replaced; a subclass may differ."""
     for name, module in modules:
         if type(module) not in known:
-            return f"{name} is a {type(module).__name__}"
+            return f"{name} is {with_article(type(module).__name__)}"
         if "forward" in vars(module):
             return f"{name}.forward was replaced"
     return None

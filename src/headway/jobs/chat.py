@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headway.bundle import Bundle
 from headway.checkpoints import save_text
-from headway.errors import InputError
+from headway.errors import InputError, with_article
 from headway.generation import GenerationSettings, Token, generate
 from headway.models.protocol import Model
 from headway.preprocess.chat import PLAIN_STOPS, chat_ids, turn_ends
@@ -133,7 +133,8 @@ class Conversation:
 def chat_model(bundle: Bundle) -> tuple[Model, Tokenizer]:
     model = bundle.model
     if not model.generates or model.reads_source:
-        raise InputError(f"chat needs a decoder with a language-model head (GPT-like); this model is a {model.shape}")
+        kind = with_article(model.shape)
+        raise InputError(f"chat needs a decoder with a language-model head (GPT-like); this model is {kind}")
     return model, bundle.processor.require_tokenizer("chat")
 
 

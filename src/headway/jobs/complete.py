@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.bundle import Bundle, as_bundle
-from headway.errors import InputError
+from headway.errors import InputError, with_article
 from headway.generation.next_words import NextWord, next_words
 from headway.tasks.generate import Generate
 
@@ -16,7 +16,8 @@ def complete(model: str | Path | Bundle, text: str, *, top: int = 5, device: str
     bundle = as_bundle(model, device=device)
     if not bundle.model.generates or bundle.model.reads_source:
         raise InputError(
-            f"completion needs a decoder with a language-model head (GPT-like); this model is a {bundle.model.shape}"
+            "completion needs a decoder with a language-model head (GPT-like); this model is "
+            f"{with_article(bundle.model.shape)}"
         )
     tokenizer, task = bundle.processor.require_tokenizer("completion"), bundle.find_task()
     special = task.wrapped if isinstance(task, Generate) else True

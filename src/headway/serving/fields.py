@@ -140,7 +140,7 @@ def validation_error(errors: list[Any], body: type[BaseModel] | None = None) -> 
         message = "it is required"
     elif kind == "extra_forbidden":
         known = list(body.model_fields) if body is not None and len(place) == 1 else []
-        message = "there is no such field. " + did_you_mean(str(place[-1]), known)
+        message = "; ".join(filter(None, ["there is no such field", did_you_mean(str(place[-1]), known)]))
     elif kind in ("json_invalid", "dict_type", "model_attributes_type", "model_type") and not param:
         message = "the body must be a JSON object with content type application/json"
     given = error.get("input")

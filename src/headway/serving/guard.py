@@ -25,6 +25,8 @@ from headway.serving.metrics import Metrics
 
 log = logging.getLogger("headway.serving")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
+HEALTH = "/health"  # needs no key: orchestrators and load balancers ask it
+FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
 MEDIA = ("/models/", "/v1/audio/", "/studio/data/")  # paths that take pictures, sound and data files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
@@ -85,7 +87,7 @@ class Guard:
             if self._bodies > self.limits.bodies_bytes:
                 raise ApiError(503, "the server holds too many large requests; try again", headers={"Retry-After": "1"})
             async with asyncio.timeout(self.limits.deadline + self.limits.drain):  # a client that does not read
-                await self.app(scope, _replay(body, receive), guarded_send)
+                await self.app(_with_type(scope, body), _replay(body, receive), guarded_send)
         except ClientGoneError:
             pass
         except TimeoutError:
@@ -121,7 +123,7 @@ class Guard:
             raise ApiError(403, "the request comes from a page of another site", code="unknown_origin")
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise ApiError(415, "the body is compressed, which is not accepted", param="Content-Encoding")
-        if self.keys:
+        if self.keys and not (scope["path"] == HEALTH and not _has_credentials(headers)):
             scope["headway.client"] = self._client(headers)
 
     def _is_known(self, host: str) -> bool:
@@ -191,6 +193,20 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
     for name, value in scope["headers"]:
         out[name] = out[name] + b"," + value if name in out else value
     return out
+
+
+def _has_credentials(headers: dict[bytes, bytes]) -> bool:
+    return b"authorization" in headers or b"x-api-key" in headers
+
+
+def _with_type(scope: Scope, body: bytes) -> Scope:
+    """With the content type of JSON where the body is a JSON object whose type was not said: curl's -d calls every body
+    a form, whose first character is never a brace."""
+    kind = _headers(scope).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind not in (b"", FORM) or not body[:1024].lstrip().startswith(b"{"):
+        return scope
+    others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+    return {**scope, "headers": [*others, (b"content-type", JSON)]}
 
 
 def _without_port(host: str) -> str:

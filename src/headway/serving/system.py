@@ -18,7 +18,8 @@ router = APIRouter(route_class=BoundedRoute)
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """200 while every loaded model works; 503 with the reason otherwise, and while the server shuts down."""
+    """200 while every loaded model works; 503 with the reason otherwise, and while the server shuts down. Without a key
+    where there is one, the status alone."""
     state = request.app.state
     models = {entry.name: model_health(entry) for entry in state.models}
     failing = [name for name, found in models.items() if found["status"] == "failing"]
@@ -29,6 +30,8 @@ async def health(request: Request) -> Response:
         "uptime_seconds": round(time.monotonic() - state.started, 1),
         "models": models,
     }
+    if state.needs_key and "headway.client" not in request.scope:
+        body = {"status": status}
     return JSONResponse(body, 200 if status == "ok" else 503)
 
 

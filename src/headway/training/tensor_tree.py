@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.errors import TrainingError
+from headway.errors import TrainingError, with_article
 
 Tensors = dict[str, Tensor]
 
@@ -50,7 +50,7 @@ def flatten(value: Any, name: str, collector: TensorCollector) -> Any:
         return {"$tuple": items} if isinstance(value, tuple) else items
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TrainingError(f"{name}: a {type(value).__name__} cannot be saved, only tensors and JSON values")
+    raise TrainingError(f"{name}: {with_article(type(value).__name__)} cannot be saved, only tensors and JSON values")
 
 
 def unflatten(form: Any, tensors: Tensors) -> Any:

@@ -1,9 +1,12 @@
-"""Runs a script of Headway's own on untrusted data in a separate process with limits on CPU time and memory.
+"""Python child processes. None of them imports modules from the working folder, where data lies: `python_command`,
+`child_environment` and `start_process` are the only ways to start one.
 
-The process reads one JSON object on standard input and writes one on standard output; a `KeptProcess` reads and writes
-one per line until its input ends. It runs in Python's isolated mode, so this file imports nothing but the standard
-library.
+`run_limited` runs a script of Headway's own on untrusted data with limits on CPU time and memory. Its process reads one
+JSON object on standard input and writes one on standard output; a `KeptProcess` reads and writes one per line until its
+input ends. It runs in Python's isolated mode, so this file imports nothing but the standard library.
 """
+
+from __future__ import annotations
 
 import atexit
 import contextlib
@@ -15,14 +18,69 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess, SpawnProcess
+
+SAFE_PATH = ("-P",)  # options of Python: the working folder is not on the path of imports
+SAFE_ENVIRONMENT = {"PYTHONSAFEPATH": "1"}  # the same, also for the processes that a child starts
 TIMEOUT_FACTOR = 20  # wall-clock limit in units of CPU seconds: other processes may use the CPU
 
 
 CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
+
+
+def python_command(*arguments: str) -> list[str]:
+    """A command that starts Python."""
+    return [sys.executable, *SAFE_PATH, *arguments]
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment variables, for a process that may be or start a Python."""
+    return os.environ | SAFE_ENVIRONMENT
+
+
+def start_process(
+    target: Callable[..., Any], *arguments: Any, preload: list[str] | None = None
+) -> SpawnProcess | ForkServerProcess:
+    """A process that calls a function of a module. `preload`: modules that a server process imports once, from which
+    every process is then forked."""
+    import multiprocessing
+
+    with _safe_imports():
+        if preload is None:
+            process: Any = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+        else:
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(preload)
+            process = context.Process(target=target, args=arguments, daemon=True)
+        process.start()
+    return process
+
+
+@contextlib.contextmanager
+def _safe_imports() -> Iterator[None]:
+    """What multiprocessing hands to the processes that it starts: the environment, the path without the working folder
+    (a notebook has it; the folder that Headway itself is in stays), and a main module without a file, because it would
+    run the caller's script again, which may need that folder."""
+    import types
+
+    here, home = os.path.realpath(""), os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
+    before, path, main = dict(os.environ), list(sys.path), sys.modules["__main__"]
+    os.environ.update(SAFE_ENVIRONMENT)
+    if SAFE_PATH:
+        sys.path[:] = [each for each in path if os.path.realpath(each) != here or here == home]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"], sys.path[:] = main, path
+        for name in SAFE_ENVIRONMENT.keys() - before.keys():
+            del os.environ[name]
 
 
 class LimitError(Exception):
@@ -36,7 +94,7 @@ class CrashError(Exception):
 def run_limited(script: Path, request: dict[str, Any], *, seconds: int, memory: int) -> Any:
     """The script's answer to `request`. `seconds` limits CPU time, `memory` the bytes of address space; Windows has no
     such limits, and the process is stopped by a timeout there."""
-    command = [sys.executable, "-I", __file__, str(script), str(seconds), str(memory)]
+    command = python_command("-I", __file__, str(script), str(seconds), str(memory))
     timeout = seconds * TIMEOUT_FACTOR
     try:
         done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=timeout)
@@ -91,9 +149,9 @@ class KeptProcess:
         if self._process is not None and self._owner == os.getpid():
             self._stop()
 
-    def _started(self) -> "subprocess.Popen[str]":
+    def _started(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            command = [sys.executable, "-I", __file__, str(self.script), "kept", str(self.memory)]
+            command = python_command("-I", __file__, str(self.script), "kept", str(self.memory))
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
             self._lines, self._owner = SimpleQueue(), os.getpid()
@@ -115,7 +173,7 @@ class KeptProcess:
         return _failure(process.wait(), errors)
 
 
-def _read(stream: Any, lines: "SimpleQueue[str]") -> None:
+def _read(stream: Any, lines: SimpleQueue[str]) -> None:
     with stream:
         for line in stream:
             lines.put(line)

@@ -17,6 +17,7 @@ from headway.checkpoints.header import parse_json, read_bounded
 from headway.checkpoints.save import save_tensors
 from headway.checkpoints.text_files import save_json
 from headway.errors import CheckpointError
+from headway.limited_process import python_command
 
 SECONDS = 600
 SPARE_BYTES = 32 << 30  # of address space, beyond that for the tensors: a build of torch with CUDA maps many libraries
@@ -29,7 +30,7 @@ def unpickled(path: Path, folder: Path) -> tuple[dict[str, Any], TensorFiles]:
     rewritten files."""
     if not path.is_file():
         raise CheckpointError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
-    command = [sys.executable, "-m", "headway.checkpoints.unpickle", str(path), str(folder)]
+    command = python_command("-m", "headway.checkpoints.unpickle", str(path), str(folder))
     try:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:

@@ -1,6 +1,7 @@
 """`compare`: the models that led to the Transformer, and two Transformers, on one data set.
 
-Every model has the same data, tokenizer, number of parameters (as nearly as its width allows), training time and seeds.
+Every model has the same data, tokenizer, number of parameters (as nearly as its width allows), training time and seeds,
+and the same settings: nothing is chosen for one of them.
 Each run is an ordinary run folder in a process of its own; runs that have ended are not repeated, and an interrupted
 one is resumed.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import multiprocessing
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ from headway.jobs.columns import Columns
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import Plan, make_plan, open_data
 from headway.jobs.run_folder import PLAN, SCORES, Paths, read_run_json, run_file
+from headway.jobs.runs import run_summary
 from headway.jobs.training import run_plan
+from headway.limited_process import start_process
 from headway.memory import peak_memory
 from headway.models.build import build
 from headway.models.recipes import CELLS, RECURRENT, Size, size_named
@@ -49,13 +52,6 @@ WATCHED = "compare.json"  # in training/: what a run's process measured
 MOMENTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the training time, at which a held-out example is predicted
 ROWS = 500  # held-out rows that are scored
 WIDTHS = range(16, 2049, 8)
-
-
-# Settings that all models have alike; a plan by the time would choose them for each one.
-ALIKE = (
-    *(f"train.{name}" for name in ("batch", "lr", "matrix_lr", "weight_decay", "epochs", "average", "decay")),
-    *(f"task.{name}" for name in ("context", "kind", "method", "two_way_epochs", "vocab")),
-)
 
 
 @dataclass(frozen=True)
@@ -106,6 +102,8 @@ def run_all(
     budget = each if each is not None else minutes / (len(names) * seeds)
     reading: dict[str, Any] = {"columns": columns, "encoding": encoding, "valid": valid}
     plan = make_plan(task, data, size=size, minutes=budget, settings=settings, **reading)
+    if tasks.find(task).variant(plan.options) is not tasks.find(task):
+        raise ConfigError(f"compare {task}: task.method={plan.options['method']} has one kind of model; leave it out")
     contenders = equal_parameters(plan, names, size=size)
     say(f"{len(names)} models × {seeds} seed{'s' * (seeds > 1)}, {60 * budget:.0f} s of training each; in {out}")
     for contender in contenders:
@@ -121,7 +119,7 @@ def run_all(
             settings={**(settings or {}), **run.contender.settings, "train.eval_every": 0},
             **reading,
         )
-        own = dataclasses.replace(own, given=sorted({*(own.given or []), *ALIKE}))
+        own = dataclasses.replace(own, choose=False)
         train_in_process(own, run.folder, say=say, label=f"{number}/{len(runs)}  {run.contender.name}, seed {run.seed}")
     return runs
 
@@ -220,8 +218,7 @@ def train_in_process(plan: Plan, folder: Path, *, say: Say, label: str) -> None:
         say(f"{label}: trained already")
         return
     begun = time.monotonic()
-    process = multiprocessing.get_context("spawn").Process(target=_train, args=(plan, folder))
-    process.start()
+    process = start_process(_train, plan, folder)
     try:
         process.join()
     except KeyboardInterrupt:
@@ -231,9 +228,8 @@ def train_in_process(plan: Plan, folder: Path, *, say: Say, label: str) -> None:
         raise TrainingError(
             f"{folder}: its training stopped (exit code {process.exitcode}); the same command goes on from here"
         )
-    scores = read_run_json(folder, SCORES) or {}
-    metric = str(tasks.find(plan.task).metric)
-    say(f"{label}: {metric} {scores.get(metric, float('nan')):.4g} ({time.monotonic() - begun:.0f} s)")
+    name, value = run_summary(folder).score or ("score", math.nan)
+    say(f"{label}: {name} {value:.4g} ({time.monotonic() - begun:.0f} s)")
 
 
 def _train(plan: Plan, folder: Path) -> None:

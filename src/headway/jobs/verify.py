@@ -25,6 +25,7 @@ from headway.jobs.preparation import Say
 from headway.jobs.run_config import Plan, open_data
 from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
 from headway.jobs.training import resume, run_plan
+from headway.limited_process import start_process
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
 from headway.training.state import load_latest
@@ -77,11 +78,9 @@ def run_process(
     plan: Plan, folder: Path, train_or_resume: TrainProcess, *, kill_at: tuple[int, float] | None = None
 ) -> ProcessLog:
     """Runs a process to its end, or kills it at `kill_at`: (step, seconds after that step)."""
-    context = multiprocessing.get_context("forkserver")  # a process that has imported everything and run nothing
-    context.set_forkserver_preload([__name__, "torch._dynamo"])  # imported by an optimiser's first step
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=train_or_resume, args=(plan, folder, sender), daemon=True)
-    process.start()
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    preload = [__name__, "torch._dynamo"]  # the second is imported by an optimiser's first step
+    process = start_process(train_or_resume, plan, folder, sender, preload=preload)
     sender.close()
     steps: list[int] = []
     times = [time.monotonic()]

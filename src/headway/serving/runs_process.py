@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from headway.checkpoints import read_json, save_json
 from headway.errors import HeadwayError
 from headway.files import open_file
+from headway.limited_process import child_environment, python_command
 from headway.serving.api_errors import ApiError
 
 RECORD, OUTPUT = ".json", ".log"  # of one process, named like its run
@@ -161,12 +161,12 @@ def lock_holder(lock: Path) -> int | None:
 
 
 def command(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "headway", *arguments]
+    return python_command("-m", "headway", *arguments)
 
 
 def environment() -> dict[str, str]:
     """Without the server's keys; and nothing is downloaded because of a request."""
-    kept = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    kept = {name: value for name, value in child_environment().items() if name not in HIDDEN}
     return kept | {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 
 

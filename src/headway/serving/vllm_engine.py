@@ -27,6 +27,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from headway.checkpoints import read_json, resolve
 from headway.errors import ConfigError
+from headway.limited_process import child_environment
 from headway.serving.api_errors import ApiError
 from headway.serving.fields import BoundedRequest, BoundedRoute
 from headway.serving.limits import Limits
@@ -66,7 +67,7 @@ class Engine:
         self._key = secrets.token_urlsafe(24)
         command = [*vllm_command(), str(self.folder), "--served-model-name", name, "--host", "127.0.0.1"]
         command += ["--port", str(port), *arguments]
-        self.process = subprocess.Popen(command, env=os.environ | {"VLLM_API_KEY": self._key})
+        self.process = subprocess.Popen(command, env=child_environment() | {"VLLM_API_KEY": self._key})
 
     def wait(self) -> None:
         end = time.monotonic() + START_SECONDS

@@ -61,7 +61,7 @@ def test_files_are_flushed_before_and_folders_after_the_rename(tmp_path: Path, m
     monkeypatch.setattr(files, "fsync", lambda path: flushed.append((path.name, (tmp_path / "file").exists())))
     with atomic_write(tmp_path / "file") as partial:
         partial.write_text("new")
-    assert flushed == [(".file.partial", False), (tmp_path.name, True)]
+    assert flushed == [("file", False), (tmp_path.name, True)]
 
 
 def test_sha256_is_the_known_one(tmp_path: Path) -> None:

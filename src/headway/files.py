@@ -10,19 +10,25 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
+from time import monotonic, sleep
 from typing import IO, Any, Protocol, runtime_checkable
 
 from headway.errors import DiskError
 
 BLAKE2B = partial(hashlib.blake2b, digest_size=16)  # of data files and the examples prepared from them
-PARTIAL = ".partial"  # suffix of files and folders that are not complete
+PARTIAL = ".partial"  # suffix of folders whose content is not complete
+LEFTOVER = re.compile(r"\.headway-[0-9a-f]{16}\.partial")  # the name of such a folder
+NEW, OLD = "new", "old"  # in it, where a folder replaces another
+LOCK_SECONDS = 5.0  # to wait for another process that holds the lock of a folder
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # flags that not every system has
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -35,6 +41,7 @@ KINDS = {
 }
 
 PathLike = str | os.PathLike[str]
+_tidied = set[str]()  # folders in which this process has looked for leftovers
 
 
 class RefusedFileError(OSError):
@@ -111,53 +118,157 @@ def _allowed_roots(folder: Path) -> list[Path]:
     return [folder]
 
 
+class TakenError(OSError):
+    """What was to be written is there already, or another process has changed it meanwhile."""
+
+    def __init__(self, path: PathLike) -> None:
+        reason = "another process has written it meanwhile; that is kept, and nothing was replaced: give another name"
+        super().__init__(errno.EEXIST, reason, os.fspath(path))
+
+
 @contextmanager
-def atomic_write(path: PathLike) -> Iterator[Path]:
-    """Context that yields a temporary path beside `path` to write to. On success the file is flushed to the disk and
-    renamed to `path`; on an error it is removed and `path` is unchanged. A link is replaced; a device is not."""
+def atomic_write(path: PathLike, *, new: bool = False) -> Iterator[Path]:
+    """Context that yields a temporary path to write to. On success the file is flushed to the disk and renamed to
+    `path`; on an error it is removed and `path` is unchanged. A link is replaced; a device is not. A file that another
+    process has written meanwhile is not replaced; with `new`, none is."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}{PARTIAL}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = identity(path)
+    if new and before is not None:
+        raise TakenError(path)
     if path.exists():
         _require_regular(path, path.stat().st_mode)
-    remove(temporary)  # it may be anything, also a link
-    try:
+    with workplace(path.parent) as work:
+        temporary = work / path.name
         yield temporary
         fsync(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with folder_lock(path.parent):
+            if identity(path) != before:
+                raise TakenError(path)
+            os.replace(temporary, path)
     fsync(path.parent)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Context that yields a temporary folder beside `path`. On success its files are flushed to the disk and it
-    replaces `path`; on an error it is removed."""
-    temporary = path.with_name(f".{path.name}{PARTIAL}")
-    remove(temporary)
-    temporary.mkdir(parents=True)
-    try:
+    """Context that yields a temporary folder. On success its files are flushed to the disk and it replaces `path`,
+    unless another process has written that meanwhile; on an error it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = identity(path)
+    with workplace(path.parent) as work:
+        temporary = work / NEW / path.name
+        temporary.mkdir(parents=True)
         yield temporary
-        for file in temporary.iterdir():
-            fsync(file)
-        fsync(temporary)
-        remove(path)
-        temporary.rename(path)
-    finally:
-        remove(temporary)
+        flush_folder(temporary)
+        with folder_lock(path.parent):
+            if identity(path) != before:
+                raise TakenError(path)
+            if before is not None:
+                (work / OLD).mkdir()
+                os.rename(path, work / OLD / path.name)
+            os.rename(temporary, path)
     fsync(path.parent)
+
+
+def identity(path: PathLike) -> tuple[int, ...] | None:
+    """What changes when another file is renamed to this name, or it is written to; None if there is nothing."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """A new folder in `folder` for what is not complete, removed at the end. It is locked as long as it is in use: one
+    without a lock is of a process that was killed, and is removed when the next process writes into `folder`."""
+    if (place := os.path.realpath(folder)) not in _tidied:
+        _tidied.add(place)
+        remove_leftovers(folder)
+    while True:
+        work = folder / f".headway-{secrets.token_hex(8)}{PARTIAL}"
+        work.mkdir()
+        with _opened_folder(work) as descriptor:
+            if _lock(descriptor) is False or not work.exists():
+                continue  # taken for a leftover before it was locked
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        return
+
+
+def remove_leftovers(folder: Path, *, alone: bool = False) -> None:
+    """Remove what killed processes have left in `folder`, and complete the replacement of a folder. `alone`: no other
+    process writes there, so that what cannot be locked is a leftover too."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in [entry.name for entry in entries if LEFTOVER.fullmatch(entry.name)]:
+            with suppress(OSError), _opened_folder(folder / name) as descriptor:
+                locked = _lock(descriptor)
+                if locked or (alone and locked is None):
+                    for old in (folder / name / OLD).glob("*"):
+                        new = folder / name / NEW / old.name
+                        if new.exists() and not is_present(folder / old.name):
+                            os.rename(new, folder / old.name)
+                    shutil.rmtree(folder / name, ignore_errors=True)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, for the moment in which something is compared and renamed."""
+    with _opened_folder(folder) as descriptor:
+        deadline = monotonic() + LOCK_SECONDS
+        while _lock(descriptor) is False:
+            if monotonic() > deadline:
+                raise OSError(errno.EBUSY, f"another process has been writing for {LOCK_SECONDS:g} s", str(folder))
+            sleep(0.01)
+        yield
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int | None]:
+    """A descriptor of a folder; None where folders cannot be opened."""
+    if os.name != "posix":
+        yield None
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int | None) -> bool | None:
+    """Lock an opened folder: whether that is possible now, or None where there are no locks."""
+    try:
+        import fcntl
+
+        if descriptor is None:
+            return None
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
 
 
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder if it exists. A folder is renamed first, so that a half-removed one is never
     read."""
     if path.is_dir() and not path.is_symlink():
-        if not path.name.endswith(PARTIAL):
-            path = path.rename(path.with_name(f".{path.name}.old{PARTIAL}"))
-        shutil.rmtree(path)
+        if LEFTOVER.fullmatch(path.name) is None:
+            path = path.rename(path.with_name(f".headway-{secrets.token_hex(8)}{PARTIAL}"))
+        shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def flush_folder(path: Path) -> None:
+    """Flush a folder with everything in it to the disk."""
+    for each in (*path.rglob("*"), path):
+        fsync(each)
 
 
 def fsync(path: Path) -> None:

@@ -174,9 +174,11 @@ def _read_tensors(path: Path, *, inside: Path) -> tuple[Tensors, dict[str, str]]
 
 
 def remove_partial(training: Path) -> None:
-    """Remove the remains of interrupted saves."""
+    """Remove the remains of interrupted saves, also those of earlier versions."""
+    files.remove_leftovers(training, alone=True)
     for path in training.glob(f"*{PARTIAL}"):
-        files.remove(path)
+        if files.LEFTOVER.fullmatch(path.name) is None:
+            files.remove(path)
 
 
 @contextmanager

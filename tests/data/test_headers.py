@@ -55,7 +55,7 @@ def test_names_above_numbers_are_a_header(tmp_path: Path) -> None:
     [
         (CLASSIFY, ["hide new secretions from the parental units\t0", "contains no wit\t0", "lovely\t1", "fun\t1"]),
         (CLASSIFY, ["lovely\tpositive", "contains no wit\tnegative", "a fine film to see\tpositive", "dull\tnegative"]),
-        (CLASSIFY, ["I never saw\tneutral", *(f"say it {i}\t{i % 2}" for i in range(6))]),
+        (CLASSIFY, ["I never saw\tneutral", *(f"say it {i}\tlabel {i // 2 if i < 4 else i}" for i in range(9))]),
         (CLASSIFY, ["question\tDESC", "How did it develop ?\tDESC", "Who was Galileo ?\tHUM", "Why ?\tDESC"]),
         (TRANSLATE, ["hi\tsalut", "how are you today\tcomment allez vous", "I am very well\tje vais bien"]),
         (TRANSLATE, ["no\tne", "yes\tano", "good day\tdobry den", "where\tkde"]),

@@ -12,20 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.data import formats
-from headway.data.columns import (
-    PAIR_FIELDS,
-    alternative_fields,
-    are_column_names,
-    assign_columns,
-    is_language,
-    label_column,
-    listing,
-    matching_columns,
-    names_images,
-    pair_columns,
-    unused_texts,
-)
+from headway.data.columns import assign_columns, listing, unused_texts
 from headway.data.conll import conll_cells, is_conll_u
+from headway.data.header import has_header
 from headway.data.input_file import InputFile
 from headway.data.json_stream import elements
 from headway.data.paths import WORKBOOKS
@@ -47,8 +36,6 @@ from headway.errors import DataError
 SAMPLE = 200
 PAIRS = ({"source", "target"}, {"a", "b"})
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-NUMBER = re.compile(r"[+-]?[\d.,]*\d%?")
-NAME_LIKE = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 
 
 def detect_file_layout(
@@ -203,7 +190,7 @@ def _table(
         raise _no_examples(path)
     width = max(map(len, top)) if layout.format == "Excel" else len(top[0])
     top = [formats.padded(cells, width, layout) for cells in top]
-    header = _has_header(top, (*fields, *optional), chosen=chosen)
+    header = has_header(top, (*fields, *optional), chosen=chosen)
     names = list(formats.column_names(top[0], width, layout)) if header else [str(i) for i in range(1, width + 1)]
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{path}:1: the header names {listing(repeated)} more than once.")
@@ -213,48 +200,6 @@ def _table(
     mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path), optional=optional)
     unused = unused_texts(mapping, sample)
     return Layout(layout.format, mapping, tuple(names), layout.delimiter, header, layout.encoding, unused)
-
-
-def _has_header(top: Sequence[Sequence[str]], fields: Sequence[str], *, chosen: Mapping[str, str]) -> bool:
-    first, rest = top[0], [cells for cells in top[1:] if len(cells) == len(top[0])]
-    if any(column in first for column in chosen.values() if not column.isdigit()):
-        return True
-    if any(names_images([cell]) for cell in first):
-        return False
-    if any(names_images(column) for column in zip(*rest, strict=True)):  # names of files below something else
-        return True
-    if not all(NAME_LIKE.fullmatch(cell.strip()) or not cell for cell in first) or len(set(first)) < len(first):
-        return False
-    recurring = {cell for index, cell in enumerate(first) if any(cells[index] == cell for cells in rest)}
-    if recurring:
-        return False
-    named = alternative_fields(fields, first, {})
-    pairs = any(pair[1] in fields for pair in PAIR_FIELDS)
-    if any(matching_columns(name, first) for name in named) or (pairs and pair_columns(first)):
-        return True
-    if _stand_above(first, list(zip(*rest, strict=True)), fields):
-        return True
-    if "label" not in fields or any(" " in cell.strip() for cell in first):
-        return False
-    numbered = [dict(zip(map(str, range(len(cells))), cells, strict=True)) for cells in rest]
-    label = label_column(list(map(str, range(len(first)))), sample=numbered)
-    phrases = [sum(" " in cell for name, cell in cells.items() if name != label) > 0 for cells in numbered]
-    recurs = len({cells[label] for cells in numbered if label is not None}) <= len(rest) // 2
-    return recurs and sum(phrases) > 0.8 * len(rest)  # single words above phrases, above labels that repeat
-
-
-def _stand_above(first: Sequence[str], columns: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
-    """Whether the cells of the first row are names, by the columns below: numbers that all differ (equal ones may be
-    labels), or phrases below known names, snake_case or codes of languages."""
-    filled = [[cell.strip() for cell in column if cell.strip()] for column in columns]
-    if any(1 < len(cells) == len(set(cells)) and all(map(NUMBER.fullmatch, cells)) for cells in filled):
-        return True
-    names = [cell.strip() for cell in first]
-    phrases = [2 * sum(" " in cell for cell in cells) > len(cells) for cells in filled]
-    if are_column_names(names, fields):
-        return any(phrases) or any(re.search(r"[ _]", name) for name in names)
-    snake = any("_" in name for name in names) and not any(re.search(r"\s", name) for name in names)
-    return bool(phrases) and all(phrases) and (snake or (len(names) > 1 and all(map(is_language, names))))
 
 
 def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:

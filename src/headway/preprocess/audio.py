@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -129,7 +129,7 @@ class Sound:
         while True:
             try:
                 block = file.read(size, dtype="float32", always_2d=True)
-            except (RuntimeError, OSError, ValueError) as error:  # soundfile's errors are RuntimeErrors
+            except Exception as error:
                 self._refuse(f"damaged ({error})")
             if not len(block):
                 return
@@ -150,8 +150,8 @@ class Sound:
             self._refuse("empty: 0 bytes")
         source.seek(0)
         try:
-            return stack.enter_context(soundfile.SoundFile(source))
-        except (RuntimeError, OSError, TypeError, ValueError) as error:
+            return stack.enter_context(soundfile.SoundFile(_QuietStream(source)))
+        except Exception as error:
             self._refuse(f"not a sound file, or a damaged one ({error}); expected {', '.join(SUFFIXES[:6])} or similar")
 
     def _open_path(self, path: Path) -> IO[bytes]:
@@ -192,6 +192,28 @@ class Sound:
 
     def _refuse(self, problem: str) -> NoReturn:
         raise self.error(f"{self.where}: {problem}")
+
+
+@dataclass
+class _QuietStream:
+    """A stream for libsndfile, which asks for impossible places when a file is damaged. It reads through callbacks,
+    whose exceptions Python would print; a place that cannot be reached is told by the one that is."""
+
+    file: IO[bytes]
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with suppress(OSError, ValueError, OverflowError):
+            self.file.seek(offset, whence)
+        return self.file.tell()
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self.file.read(size)
+        except (OSError, ValueError, OverflowError, MemoryError):
+            return b""
 
 
 def optional(module: str) -> Any:

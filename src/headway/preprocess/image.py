@@ -8,16 +8,17 @@ resizes, crops and normalises the result.
 from __future__ import annotations
 
 import io
-import struct
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import DataError, InputError
+from headway.errors import DataError, HeadwayError, InputError
 from headway.files import RefusedFileError, open_file
 from headway.preprocess import archive
 from headway.preprocess.archive import ArchivedFile
@@ -25,12 +26,13 @@ from headway.preprocess.archive import ArchivedFile
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+# By Pillow's names. It knows dozens more, some of which (EPS) it opens by starting a program; they are never tried.
+FORMATS = {"PNG": (".png",), "JPEG": (".jpg", ".jpeg"), "WEBP": (".webp",), "GIF": (".gif",), "BMP": (".bmp",),
+           "TIFF": (".tif", ".tiff")}  # fmt: skip
+SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 MAX_PIXELS = 100_000_000  # a small file may decode to a picture that fills the memory
 MAX_BYTES = 1 << 28  # of a file
 ORIENTATION = 0x0112  # EXIF tag: how the camera was held
-# What Pillow raises for damaged files: its decoders trust the types and counts of a file.
-DAMAGED = (OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, EOFError, struct.error)
 WARNINGS = Lock()  # filters of warnings are global, and pictures are decoded by several threads
 
 
@@ -44,31 +46,47 @@ def open_image(source: Any, *, where: str = "image") -> Image:
     if not isinstance(source, Path | ArchivedFile | bytes | Image.Image):
         raise DataError(f"{where}: expected a picture's Path, its bytes or an array, found {type(source).__name__}")
     data = read_bytes(source) if isinstance(source, Path | ArchivedFile) else source
-    try:
-        with WARNINGS, warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_PIXELS is lower
-            picture = Image.open(io.BytesIO(data)) if isinstance(data, bytes) else data
+    with _decoding(where):
+        picture = _opened(io.BytesIO(data)) if isinstance(data, bytes) else data
         if picture.width * picture.height > MAX_PIXELS:
             raise DataError(f"{where}: {picture.width} × {picture.height} is more than {MAX_PIXELS:,} pixels")
         picture.load()
         rotated = ImageOps.exif_transpose(picture)
-    except (*DAMAGED, Image.DecompressionBombError) as error:
-        raise DataError(f"{where}: not a picture, or a damaged one ({error})") from error
-    deep = rotated.mode == "F" or rotated.mode.startswith("I")  # more than eight bits a colour
-    return _from_array(np.asarray(rotated), where=where) if deep else rotated
+        deep = rotated.mode == "F" or rotated.mode.startswith("I")  # more than eight bits a colour
+        return _from_array(np.asarray(rotated), where=where) if deep else rotated
 
 
-def image_size(path: Path) -> tuple[int, int]:
-    """(width, height) from a file's header, as `open_image` would rotate it; the pixels are not decoded."""
+def image_size(source: Path | bytes, *, where: str = "image") -> tuple[int, int]:
+    """(width, height) from the header, as `open_image` would rotate the picture; the pixels are not decoded."""
+    where = str(source) if isinstance(source, Path) else where
+    with _decoding(where), io.BytesIO(source) if isinstance(source, bytes) else open_file(source) as file:
+        picture = _opened(file)
+        turned = picture.getexif().get(ORIENTATION) in (5, 6, 7, 8)
+        return (picture.height, picture.width) if turned else picture.size
+
+
+def _opened(file: IO[bytes]) -> Image:
+    """A picture whose pixels are not decoded yet."""
     from PIL import Image
 
+    with WARNINGS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of large pictures, of which MAX_PIXELS are read, and of what is damaged
+        return Image.open(file, formats=[*FORMATS])
+
+
+@contextmanager
+def _decoding(where: str) -> Iterator[None]:
+    """Whatever a decoder raises is an error of the picture: decoders trust the types and counts of a file."""
+    from PIL import UnidentifiedImageError
+
     try:
-        with WARNINGS, warnings.catch_warnings(), Image.open(path) as picture:
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            turned = picture.getexif().get(ORIENTATION) in (5, 6, 7, 8)
-            return (picture.height, picture.width) if turned else picture.size
-    except (*DAMAGED, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not a picture, or a damaged one ({error})") from error
+        yield
+    except HeadwayError:
+        raise
+    except Exception as error:
+        unknown = isinstance(error, UnidentifiedImageError)  # its message is the address of an object
+        reason = f"expected {', '.join(FORMATS)}" if unknown else str(error) or type(error).__name__
+        raise DataError(f"{where}: not a picture, or a damaged one ({reason})") from error
 
 
 def stored_image(source: Any, *, where: str = "image") -> bytes | NDArray[np.uint8]:

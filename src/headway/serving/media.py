@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import warnings
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import DataError, InputError
 from headway.preprocess.audio import Sound
+from headway.preprocess.image import image_size
 from headway.serving.api_errors import ApiError
 from headway.serving.limits import Limits
 
@@ -29,14 +29,10 @@ def from_base64(text: Any, *, param: str = "inputs") -> bytes:
 
 def check_picture(data: bytes, limits: Limits, *, param: str = "inputs") -> bytes:
     """The bytes, if their header says that the picture is not too large; its pixels are not decoded."""
-    from PIL import Image
-
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            width, height = Image.open(io.BytesIO(data)).size
-    except Exception as error:
-        raise ApiError(400, f"{param}: not a picture, or a damaged one ({error})", param=param) from None
+        width, height = image_size(data, where=param)
+    except DataError as error:
+        raise ApiError(400, str(error), param=param) from None
     if width * height > limits.pixels:
         raise ApiError(
             400, f"{param}: {width} × {height} is more than {limits.pixels:,} pixels; make it smaller", param=param

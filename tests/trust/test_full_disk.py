@@ -133,13 +133,13 @@ def test_convert_and_calibrate_leave_a_clear_error(whole: Path, disk: SmallDisk,
                     ["calibrate", whole / "run", disk.folder / "out"]):  # fmt: skip
         with pytest.MonkeyPatch.context() as patch:
             owner = convert if command[0] == "convert" else calibrate
-            save = convert.save_along
+            save = convert.write_along
 
             def full(*args: Any, save: Any = save) -> None:
                 disk.fill(lack)
                 save(*args)
 
-            patch.setattr(owner, "save_along", full)
+            patch.setattr(owner, "write_along", full)
             failed = headway(*command, cwd=whole)
         assert failed.returncode == 2 and failed.stderr.startswith(f"error: {disk.folder / 'out'}"), failed
         assert "bytes are needed" in failed.stderr and failed.stderr.count("\n") == 1, failed

@@ -8,6 +8,7 @@ import gc
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from headway.files import open_file
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 # Parsed JSON takes up to 30 times the memory of its text. This limit (about 20,000 tensors) keeps it under 100 MB.
 MAX_JSON = 5 * 2**19

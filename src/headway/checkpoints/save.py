@@ -5,7 +5,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.checkpoints.header import DTYPES, INDEX, MAX_JSON, SINGLE
+from headway.checkpoints.header import DTYPES, INDEX, MAX_JSON, SHARD, SINGLE
 from headway.checkpoints.text_files import to_json
 from headway.errors import CheckpointError
-from headway.files import atomic_write, disk_errors
+from headway.files import atomic_write, disk_errors, flush_folder, folder_lock, fsync, workplace
 
-SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SHARD_BYTES = 5 * 2**30
 STORABLE = {torch_name for torch_name, _ in DTYPES.values()}
 HEADER_BYTES_PER_TENSOR = 160  # dtype, shape and offsets, at most; without the name
@@ -45,17 +43,21 @@ def save_tensors(
     count = len(shards)
     files = [SINGLE] if count == 1 else [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
     with disk_errors(folder, _nbytes(tensors)):
-        with ExitStack() as writing:  # the index is entered first, so that it is renamed last
-            index = writing.enter_context(atomic_write(folder / INDEX)) if count > 1 else None
+        folder.mkdir(parents=True, exist_ok=True)
+        with workplace(folder) as work:
             for file, names in zip(files, shards, strict=True):
-                partial = writing.enter_context(atomic_write(folder / file))
                 chosen = {name: tensors[name] for name in names}
                 with disk_errors(folder / file, _nbytes(chosen)):
-                    write_safetensors(partial, chosen, metadata)
-            if index is not None:
-                index.write_text(to_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
-                # Shards without an index are not read, so a crash between the renames never leaves a mixture.
-                (folder / INDEX).unlink(missing_ok=True)
+                    write_safetensors(work / file, chosen, metadata)
+            if count > 1:
+                (work / INDEX).write_text(to_json(folder / INDEX, _index(tensors, files, shards)), encoding="utf-8")
+            flush_folder(work)
+            with folder_lock(folder):
+                if count > 1:  # Shards without an index are not read, so a crash never leaves a mixture.
+                    (folder / INDEX).unlink(missing_ok=True)
+                for file in [*files, INDEX] if count > 1 else files:
+                    os.replace(work / file, folder / file)
+        fsync(folder)
         for old in list(folder.iterdir()):
             kept = old.name in files or (old.name == INDEX and count > 1)
             if not kept and (old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)):

@@ -14,9 +14,10 @@ from torch import nn
 
 from headway.bundle import load
 from headway.checkpoints import resolve
+from headway.checkpoints.saved import save_folder
 from headway.errors import ConfigError
 from headway.jobs.columns import Columns
-from headway.jobs.convert import new_folder, save_along
+from headway.jobs.convert import new_folder, write_along
 from headway.jobs.inference import evaluation_data, held_out
 from headway.jobs.run_folder import Paths
 from headway.models.outputs import Output
@@ -70,7 +71,8 @@ def calibrate(
     found = Calibration(exp(power), before=loss(0.0), after=loss(power))
     apply_temperature(bundle.model, found.temperature)
     task.apply_temperature(found.temperature)
-    save_along(bundle, folder, target)
+    with save_folder(target) as work:
+        write_along(bundle, folder, work)
     return found
 
 

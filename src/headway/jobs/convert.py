@@ -14,6 +14,7 @@ from torch import Tensor
 from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_bytes, save_json
 from headway.checkpoints.header import PICKLE_SUFFIXES, read_bounded
+from headway.checkpoints.saved import save_folder
 from headway.checkpoints.word2vec import is_word2vec
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import read_lines
@@ -87,8 +88,9 @@ def convert(
 def _convert(folder: Path, out: Path, *, to: str, group: int | None, text: str | Path | None) -> ConversionReport:
     before, after = load(folder), _loaded(folder, to, group)
     report = compare(before, after, text=text)
-    save_along(after, folder, out)
-    save_json(out / REPORT, report.to_dict())
+    with save_folder(out) as work:
+        write_along(after, folder, work)
+        save_json(work / REPORT, report.to_dict())
     return report
 
 
@@ -99,9 +101,9 @@ def new_folder(out: str | Path) -> Path:
     return Path(out)
 
 
-def save_along(bundle: Bundle, folder: Path, out: Path) -> None:
-    """Saves the bundle into `out`, with the files of its old folder that a bundle does not write."""
-    bundle.save(out)
+def write_along(bundle: Bundle, folder: Path, out: Path) -> None:
+    """Writes the files of the bundle to `out`, with those of its old folder that a bundle does not write."""
+    bundle.write_files(out)
     for name in COPIED:
         if is_present(folder / name) and not is_present(out / name):
             save_bytes(out / name, read_bounded(folder / name, limit=MAX_BYTES))

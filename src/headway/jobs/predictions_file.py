@@ -158,7 +158,7 @@ def _nothing() -> Iterator[Write]:
 def writer(out: Path, columns: list[str] | None) -> Iterator[Write]:
     """A function that appends rows to the file."""
     kind = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}[out.suffix.lower()]
-    with disk_errors(out, 0), atomic_write(out) as partial, kind(partial, columns) as write:
+    with disk_errors(out, 0), atomic_write(out, new=True) as partial, kind(partial, columns) as write:
         yield write
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_file
 from headway.checkpoints.rules import AnyRule, Rule, expand, same
+from headway.checkpoints.saved import save_folder
 from headway.errors import CheckpointError, ConfigError
 from headway.models.rehead import remove_parts_beside
 from headway.training.lora import LoRALinear, adapters, insert_adapters, merge_lora
@@ -98,8 +99,9 @@ def save_lora(
         "inference_mode": True,
     }
     written = {PREFIX + name: tensor for name, tensor in tensors.items()}
-    save_tensor_file(Path(folder) / TENSOR_FILE, written, metadata={"format": "pt"})
-    save_json(Path(folder) / CONFIG_FILE, config)
+    with save_folder(folder) as work:
+        save_tensor_file(work / TENSOR_FILE, written, metadata={"format": "pt"})
+        save_json(work / CONFIG_FILE, config)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Run folders written by an earlier version open, give the recorded numbers and resume; public names still exist.
+"""Run folders written by earlier versions open, give the recorded numbers and resume; public names still exist.
 
 tests/folders/README.md says how the folders were made.
 """
@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -17,9 +18,12 @@ from typer.testing import CliRunner
 import headway
 from headway.cli import app
 
-FOLDERS = Path(__file__).resolve().parent / "folders" / "before_recut"
+ALL = Path(__file__).resolve().parent / "folders"
+FOLDERS = ALL / "before_recut"
 RECORDED = json.loads((FOLDERS / "recorded.json").read_text(encoding="utf-8"))
 MODELS = list(RECORDED["folders"])
+LATER = ALL / "before_compose"
+RECORDED_LATER = json.loads((LATER / "recorded.json").read_text(encoding="utf-8"))
 TOLERANCE = 1e-5
 
 
@@ -37,6 +41,21 @@ def assert_close(found: Any, recorded: Any) -> None:
         assert found == pytest.approx(recorded, abs=TOLERANCE)
     else:
         assert found == recorded
+
+
+@pytest.mark.parametrize("name", list(RECORDED_LATER["folders"]))
+def test_a_folder_of_the_last_version_gives_the_recorded_answers(name: str, tmp_path: Path) -> None:
+    """As it is, and once it has been saved again."""
+    recorded = RECORDED_LATER["folders"][name]
+    bundle = headway.load(LATER / name)
+    for each in (bundle, headway.load(bundle.save(tmp_path / name))):
+        answers = [
+            np.asarray(answer).tolist() if hasattr(answer, "mode") else answer  # a picture
+            for answer in each(recorded["inputs"], **recorded["options"])
+        ]
+        if isinstance(answers[0], torch.Tensor):
+            answers = [answer.tolist() for answer in answers]
+        assert_close(answers, recorded["answers"])
 
 
 def forward_arguments(name: str) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -90,7 +109,12 @@ def test_the_taps_of_published_families_keep_their_names(name: str) -> None:
     assert not missing
 
 
-def test_an_unfinished_old_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("folder", "everything", "model"), [(FOLDERS, RECORDED, "classify"), (LATER, RECORDED_LATER, "classify_parts")]
+)
+def test_an_unfinished_old_run_resumes(
+    folder: Path, everything: dict[str, Any], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From its saved step, to the scores and answers that the old version came to."""
 
     class Steps:
@@ -99,14 +123,14 @@ def test_an_unfinished_old_run_resumes(tmp_path: Path, monkeypatch: pytest.Monke
         def on_step(self, *details: Any) -> None:
             self.count += 1
 
-    shutil.copytree(FOLDERS / "unfinished", tmp_path / "run")
-    shutil.copy(FOLDERS / "messages.tsv", tmp_path)
+    shutil.copytree(folder / "unfinished", tmp_path / "run")
+    shutil.copy(folder / "messages.tsv", tmp_path)
     monkeypatch.chdir(tmp_path)  # the run names its data by a relative path
-    steps, recorded = Steps(), RECORDED["resumed"]
+    steps, recorded = Steps(), everything["resumed"]
     trained = headway.resume("run", callbacks=[steps])
     assert (steps.count, trained.result.steps) == (8, recorded["steps"])
     assert_close(trained.scores, recorded["scores"])
-    assert_close(headway.load("run")(RECORDED["folders"]["classify"]["inputs"]), recorded["answers"])
+    assert_close(headway.load("run")(everything["folders"][model]["inputs"]), recorded["answers"])
 
 
 @pytest.mark.parametrize("task", list(RECORDED["settings"]["task"]))

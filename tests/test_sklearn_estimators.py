@@ -1,8 +1,17 @@
 """The scikit-learn estimators: scikit-learn's own checks, pipelines, cross-validation, grid search."""
 
+import copy
+import io
+import json
+import pickle
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
+import cloudpickle
+import joblib
 import numpy as np
 import pandas
 import pytest
@@ -12,7 +21,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from headway.bundle import load
 from headway.errors import InputError
 from headway.sklearn import HeadwayClassifier, HeadwayRegressor
 
@@ -34,6 +45,44 @@ CHECKS = [
     "check_do_not_raise_errors_in_init_or_set_params",
     "check_estimators_unfitted",
 ]
+# And of those for arrays of numbers, a few; all of them are slow.
+ARRAY_CHECKS = [
+    "check_requires_y_none",
+    "check_supervised_y_no_nan",
+    "check_estimators_pickle",
+]
+ROUNDING = {
+    "check_methods_subset_invariance": "in a batch of another size, float32 sums differ by 1e-7",
+}
+
+
+class OfNumbers:
+    """An estimator that reads each row of numbers as a text, so that scikit-learn's checks can train it."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = False, True
+        return tags
+
+    def fit(self, X, y=None):
+        rows = validate_data(self, X, y if y is None else "no_validation")
+        return super().fit(as_texts(rows), y)
+
+    def _answers(self, X):
+        check_is_fitted(self, "bundle_")
+        return super()._answers(as_texts(validate_data(self, X, reset=False)))
+
+
+class ClassifierOfNumbers(OfNumbers, HeadwayClassifier):
+    pass
+
+
+class RegressorOfNumbers(OfNumbers, HeadwayRegressor):
+    pass
+
+
+def as_texts(rows):
+    return [" ".join(f"{chr(97 + place % 26)}{round(float(value))}" for place, value in enumerate(row)) for row in rows]
 
 
 def classifier(**more):
@@ -49,6 +98,61 @@ def test_checks_of_scikit_learn(kind, name):
 @pytest.fixture(scope="module")
 def fitted():
     return classifier().fit(TEXTS, LABELS)
+
+
+def of_numbers(kind):
+    return kind(steps=30, settings=SMALL | {"task.convolutions": 0}, random_state=0)
+
+
+@pytest.mark.slow
+@estimator_checks.parametrize_with_checks(
+    [of_numbers(ClassifierOfNumbers), of_numbers(RegressorOfNumbers)], expected_failed_checks=lambda each: ROUNDING
+)
+def test_all_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", ARRAY_CHECKS)
+@pytest.mark.parametrize("kind", [ClassifierOfNumbers, RegressorOfNumbers])
+def test_some_checks_of_scikit_learn_on_arrays(kind, name):
+    getattr(estimator_checks, name)(kind.__name__, of_numbers(kind))
+
+
+def test_a_model_answers_alike_in_another_process(fitted, translator):
+    """By every way of pickling; the folder that it was loaded from is not needed."""
+    new, bundle = ["fine day 9", "awful day 9"], load(translator)
+    bundle.folder = translator / "moved"
+    expected = fitted.predict_proba(new), bundle("3 May 1998", max_new_tokens=9)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        elsewhere = pool.submit(fitted.predict_proba, new).result(), pool.submit(bundle, "3 May 1998", max_new_tokens=9)
+        assert np.array_equal(elsewhere[0], expected[0]) and elsewhere[1].result() == expected[1]
+    file = io.BytesIO()
+    joblib.dump([fitted, bundle], file)
+    for one, other in (
+        joblib.load(io.BytesIO(file.getvalue())),
+        pickle.loads(cloudpickle.dumps([fitted, bundle])),
+        pickle.loads(pickle.dumps(pickle.loads(pickle.dumps([fitted, bundle])))),
+        copy.deepcopy([fitted, bundle]),
+    ):
+        assert np.array_equal(one.predict_proba(new), expected[0])
+        assert other("3 May 1998", max_new_tokens=9) == expected[1]
+    assert not np.array_equal(fitted.predict_proba(["fine fine", "day"]), expected[0])  # control: answers differ
+
+
+def test_a_published_sentence_encoder_keeps_its_pooling_when_pickled(embedder, tmp_path):
+    shutil.copytree(embedder, tmp_path / "model")
+    (tmp_path / "model" / "headway.json").unlink()
+    module = [{"idx": 0, "name": "0", "path": "", "type": "models.Transformer"},
+              {"idx": 1, "name": "1", "path": "pool", "type": "models.Pooling"}]  # fmt: skip
+    (tmp_path / "model" / "modules.json").write_text(json.dumps(module))
+    (tmp_path / "model" / "pool").mkdir()
+    (tmp_path / "model" / "pool" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    model, mean = load(tmp_path / "model", verify=False), load(embedder)
+    data = pickle.dumps(model)
+    shutil.rmtree(tmp_path / "model")
+    again = pickle.loads(data)
+    assert again.sentence == model.sentence and again("The import") == model("The import")
+    assert model("The import") != mean("The import")  # control
 
 
 def test_predictions(fitted):
@@ -103,15 +207,23 @@ def test_held_out_examples_leave_each_class_in_training(fitted):
 
 
 def test_wrong_arguments():
-    for texts, labels in (
-        ("one text", ["x"]),
-        ([1, 2], ["x", "y"]),
-        (TEXTS, LABELS[:3]),
-        (TEXTS, None),
-        (TEXTS, [1] * 60),
+    """Where scikit-learn has a message for it, with that."""
+    for texts, labels, message in (
+        ("one text", ["x"], "give a list of texts"),
+        ([1, 2], ["x", "y"], r"X\[0\]: expected a text, found an int"),
+        ([["a", "b"], ["c", "d"]], [0, 1], "should be a 1d array"),
+        (TEXTS, LABELS[:3], "inconsistent numbers of samples"),
+        (TEXTS, None, "requires y to be passed"),
+        (TEXTS, [1] * 60, "at least two classes"),
+        (TEXTS, [0.5 + n for n in range(60)], "Unknown label type: continuous"),
+        (["a", float("nan")], [0, 1], "contains NaN"),
+        (["a"], [1], r"1 sample.*minimum of 2"),
+        ([], [], r"0 sample.*minimum of 2"),
     ):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=message):
             classifier().fit(texts, labels)
+    with pytest.raises(ValueError, match="contains NaN"):
+        HeadwayRegressor().fit(TEXTS, [float("nan")] * 60)
 
 
 def test_headway_does_not_import_scikit_learn():

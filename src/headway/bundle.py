@@ -16,7 +16,8 @@ from headway.checkpoints import TensorFiles, read_json, resolve, save_json, save
 from headway.checkpoints.assign import assign
 from headway.checkpoints.json_tensors import json_model, read_json_tensors
 from headway.checkpoints.rules import AnyRule, expand, to_ours, to_theirs
-from headway.checkpoints.sentence import copy_sentence_files, sentence_settings
+from headway.checkpoints.saved import save_folder, verified
+from headway.checkpoints.sentence import SentenceSettings, copy_sentence_files, sentence_settings
 from headway.checkpoints.word2vec import is_word2vec, read_word2vec
 from headway.data.truncation import TruncationCounter
 from headway.distributed import pick_device
@@ -59,6 +60,7 @@ class Bundle:
     foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it was loaded with
     task: Task | None = None  # what it was trained for here
     generation: GenerationDefaults = field(default_factory=GenerationDefaults)  # of the model's files
+    sentence: SentenceSettings = field(default_factory=SentenceSettings)  # of the model's files
     prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # caches of past prompts
     _default_task: Task | None = field(default=None, init=False, repr=False)
 
@@ -68,6 +70,12 @@ class Bundle:
         facts += [f"task {self.task.name}"] if self.task is not None else []
         facts += [str(self.folder)] if self.folder is not None else []
         return f"<Bundle: {', '.join(facts)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, joblib and multiprocessing: what `save` writes, which `load` reads again."""
+        from headway.pickling import saved_files, unpickled
+
+        return unpickled, (saved_files(self), self.folder, str(self.device))
 
     @property
     def weights(self) -> str:
@@ -147,8 +155,7 @@ class Bundle:
 
         task = self.task
         if not isinstance(task, Embed):
-            settings = sentence_settings(self.folder)
-            task = Embed.from_sentence_settings(tokenizer, settings, max_length=self.model.max_length)
+            task = Embed.from_sentence_settings(tokenizer, self.sentence, max_length=self.model.max_length)
         truncation = TruncationCounter(overflow, InputError)
         ids = task.encode(texts, truncation=truncation)
         for line in truncation.summary():
@@ -159,8 +166,13 @@ class Bundle:
     def save(self, folder: str | Path) -> Path:
         """Writes the Hugging Face layout: config.json, model.safetensors, and the processor's files. A model that its
         family's config.json cannot express (with a new kind of head, say) is written in Headway's own dialect; dropout
-        rates that it cannot express are written to headway.json."""
-        folder = Path(folder)
+        rates that it cannot express are written to headway.json. The folder has all of it, or nothing of it."""
+        with save_folder(folder) as work:
+            self.write_files(work)
+        return Path(folder)
+
+    def write_files(self, folder: Path) -> None:
+        """Writes the files that `save` saves to a new folder."""
         state = self.model.state_dict()
         own = {name: state[name].detach().cpu() for name in tensor_names(self.model)}
         kind = self._saved_family()
@@ -177,12 +189,11 @@ class Bundle:
                 folder / TASK_FILE,
                 {"task": self.task.name, "options": self.task.to_dict(), **({"dropout": rates} if rates else {})},
             )
-        return folder
 
     def set_folder(self, folder: Path, foreign: dict[str, Any]) -> None:
         """Sets what depends on the folder's files other than weights and processor: those of a loaded or saved bundle.
         `foreign` is the content of config.json."""
-        self.folder, self.foreign = folder, foreign
+        self.folder, self.foreign, self.sentence = folder, foreign, sentence_settings(folder)
         self.family, self.generation = foreign.get("model_type", self.family), GenerationDefaults()
         if self.model.generates and self.model.vocab_size is not None:
             self.generation = read_defaults(
@@ -220,7 +231,7 @@ class Bundle:
                 labels=self.labels,
                 problem_type=self.foreign.get("problem_type"),
                 generation=self.generation,
-                sentence=sentence_settings(self.folder),
+                sentence=self.sentence,
             )
         if self._default_task is None:
             reason = self.processor.tokenizer_error or "no task fits it; use logits() or embed(), or train it for one"
@@ -294,24 +305,35 @@ def load(
     device: str | torch.device = "cpu",
     weights: str | None = None,
     group: int | None = None,
+    verify: bool = True,
 ) -> Bundle:
     """Loads a model folder (or a hub id, or a file of word vectors in word2vec's formats). The weights keep the file's
     data type unless `weights` (fp32, bf16, fp16 or int8, the last with one scale for about `group` inputs, 0: for a
     whole row) or torch's `dtype` is given. `device` is cpu, cuda, cuda:1, mps or auto (an accelerator if there is one).
+    The files of a model that was saved here are compared with their checksums, unless `verify` is False.
 
     >>> model = headway.load("weather")  # the folder of a run
     >>> model(["what a fine day", "rain again today"])[1]["label"]
     'bad'
     """
     device = pick_device(str(device))
-    if is_word2vec(Path(name)):
-        return _word_vectors(Path(name), device)
-    folder = resolve(name)
-    if is_present(folder / ADAPTER_FILE) and not is_present(folder / "config.json"):
-        from headway.training.peft_files import load_merged
+    if is_word2vec(Path(name)):  # its words keep their case
+        from headway.tasks.vectors import Vectors
 
-        options: dict[str, Any] = {"dtype": dtype, "device": device, "weights": weights, "group": group}
-        return load_merged(folder, lambda base: load(base, **options))
+        task, vectors = Vectors.from_words(*read_word2vec(Path(name)), lowercase=False)
+        return Bundle(cast(Any, vectors.to(device)), "headway", vectors.config, Processor(task.tokenizer), task=task)
+    folder, options = resolve(name), {"dtype": dtype, "device": device, "weights": weights, "group": group}
+    with verified(folder, verify=verify):
+        if is_present(folder / ADAPTER_FILE) and not is_present(folder / "config.json"):
+            from headway.training.peft_files import load_merged
+
+            return load_merged(folder, lambda base: load(base, verify=verify, **cast(Any, options)))
+        return _load(folder, **cast(Any, options))
+
+
+def _load(
+    folder: Path, *, dtype: str | torch.dtype | None, device: torch.device, weights: str | None, group: int | None
+) -> Bundle:
     foreign, tensors = open_folder(folder)
     keys = Keys(foreign)
     keys.ignore("quantization_config", *GENERATION_KEYS)
@@ -373,14 +395,6 @@ def open_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     if published is None:
         raise CheckpointError(f"{folder}: no config.json, so this is not a model folder")
     return read_json_tensors(published)
-
-
-def _word_vectors(path: Path, device: torch.device) -> Bundle:
-    """A file of word vectors as a model; its words keep their case."""
-    from headway.tasks.vectors import Vectors
-
-    task, model = Vectors.from_words(*read_word2vec(path), lowercase=False)
-    return Bundle(cast(Any, model.to(device)), "headway", model.config, Processor(task.tokenizer), task=task)
 
 
 def _saved_rates(folder: Path) -> dict[str, float]:

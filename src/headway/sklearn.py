@@ -12,11 +12,12 @@ import numpy as np
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d
 except ImportError as error:
     raise ImportError("headway.sklearn needs scikit-learn: pip install 'headway[sklearn]'") from error
 
-from headway.errors import InputError
+from headway.errors import InputError, with_article
 
 __all__ = ["HeadwayClassifier", "HeadwayRegressor"]
 
@@ -91,7 +92,15 @@ class _TextEstimator(BaseEstimator):
         check_is_fitted(self, "bundle_")
         from headway import jobs
 
-        return [answer for _, answer in jobs.run(self.bundle_, _texts(X))]
+        found = check_array(_several(X), dtype=object, ensure_2d=False, ensure_min_samples=0, input_name="X")
+        return [answer for _, answer in jobs.run(self.bundle_, _texts(found))]
+
+    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[list[str], np.ndarray]:
+        """Texts and targets, with scikit-learn's own checks and messages."""
+        found, targets = check_X_y(
+            _several(X), y, dtype=object, ensure_2d=False, ensure_min_samples=FEWEST, y_numeric=numeric, estimator=self
+        )
+        return _texts(found), targets
 
     def _held_out(self, groups: np.ndarray) -> np.ndarray:
         """Which examples are held out: of each group a share, and at least one example in all."""
@@ -124,7 +133,8 @@ class HeadwayClassifier(ClassifierMixin, _TextEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """`X`: texts; `y`: a label for each."""
-        texts, labels = _texts(X), _column(y, count=len(X))
+        texts, labels = self._checked(X, y, numeric=False)
+        check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"a classifier needs at least two classes; the data has {len(self.classes_)} class")
@@ -151,9 +161,7 @@ class HeadwayRegressor(RegressorMixin, _TextEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """`X`: texts; `y`: a number for each."""
-        texts, numbers = _texts(X), _column(y, count=len(X)).astype(float)
-        if not np.isfinite(numbers).all():
-            raise ValueError("y has numbers that are not finite")
+        texts, numbers = self._checked(X, y, numeric=True)
         self._fit(texts, [repr(float(number)) for number in numbers], held=self._held_out(np.zeros(len(texts))))
         return self
 
@@ -161,22 +169,18 @@ class HeadwayRegressor(RegressorMixin, _TextEstimator):
         return np.array([answer["value"] for answer in self._answers(X)])
 
 
-def _texts(X: Any) -> list[str]:
-    """One column of texts: a list, an array, a column of a data frame."""
+def _several(X: Any) -> Any:
     if isinstance(X, str):
         raise ValueError("X: one text where several are expected; give a list of texts")
-    values = X.ravel().tolist() if hasattr(X, "ravel") and 1 in getattr(X, "shape", ())[1:] else list(X)
+    return X
+
+
+def _texts(X: np.ndarray) -> list[str]:
+    """One column of texts, from an array of objects."""
+    values = column_or_1d(X, input_name="X").tolist()
     for number, value in enumerate(values):
         if not isinstance(value, str):
-            raise ValueError(f"X[{number}]: expected a text, found {type(value).__name__}; give one text an example")
+            raise ValueError(
+                f"X[{number}]: expected a text, found {with_article(type(value).__name__)}; give one text an example"
+            )
     return [str(value) for value in values]
-
-
-def _column(y: Any, *, count: int) -> np.ndarray:
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    values = np.asarray(y)
-    values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
-    if values.ndim != 1 or len(values) != count:
-        raise ValueError(f"y: expected one value for each of {count} texts, found shape {values.shape}")
-    return values

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import IO
 
 from headway.errors import HeadwayError
 from headway.files import append_file, open_file
 
 LOCKED_BYTE = 1 << 20  # offset of the byte that Windows locks, beyond the content
-TRIES, PAUSE = 5, 0.02  # `is_locked` holds a lock for an instant: another try, after so many seconds
+INSTANT, PAUSE = 0.1, 0.02  # seconds that `is_locked` may hold a lock, and between two tries
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # errors of file systems without locks
 
 
@@ -29,14 +29,23 @@ class LockedError(HeadwayError):
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[str | None]:
+def lock(path: Path, *, wait: float = INSTANT) -> Iterator[str | None]:
     """Hold an exclusive lock on a file, which contains the id of this process and is removed at the end. Raises
-    LockedError if another process holds it. Yields a warning where the file system has no locks, else None."""
+    LockedError if another process, or thread, holds it for longer than `wait` seconds. Yields a warning where the file
+    system has no locks, else None."""
+    deadline = monotonic() + wait
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         while True:
-            file = held.enter_context(append_file(path))
-            warning = held.enter_context(_locked(file, path))
+            try:
+                file = held.enter_context(append_file(path))
+                warning = held.enter_context(_locked(file, path))
+            except LockedError:
+                held.close()
+                if monotonic() > deadline:
+                    raise
+                sleep(PAUSE)
+                continue
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 break
             held.close()  # the holder before has just removed this file
@@ -88,14 +97,9 @@ def _locked(file: IO[bytes], path: Path) -> Iterator[str | None]:
             yield None
         return
     try:
-        for left in reversed(range(TRIES)):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not left:
-                    raise LockedError(path, _holder(path)) from None
-                sleep(PAUSE)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockedError(path, _holder(path)) from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise

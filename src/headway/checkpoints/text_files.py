@@ -20,9 +20,9 @@ def save_text(path: str | os.PathLike[str], text: str) -> None:
     save_bytes(path, text.encode())
 
 
-def save_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file, atomically."""
-    with disk_errors(Path(path), len(content)), atomic_write(path) as partial:
+def save_bytes(path: str | os.PathLike[str], content: bytes, *, new: bool = False) -> None:
+    """Write a file, atomically; `new`: an existing one is not replaced."""
+    with disk_errors(Path(path), len(content)), atomic_write(path, new=new) as partial:
         partial.write_bytes(content)
 
 

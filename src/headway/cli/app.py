@@ -18,8 +18,17 @@ GROUPS = {
 }
 
 
+OPENS_A_MODEL = ("model", "models", "start")  # parameters of commands to which --no-verify is added
+
+
 class Commands(TyperGroup):
     """Lists the commands in groups."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for command in self.commands.values():
+            if any(parameter.name in OPENS_A_MODEL for parameter in command.params):
+                command.params.append(_no_verify())
 
     def list_commands(self, ctx: Any) -> list[str]:
         ordered = [name for names in GROUPS.values() for name in names if name in self.commands]
@@ -32,6 +41,29 @@ class Commands(TyperGroup):
             rows = [(name, self.commands[name].get_short_help_str(formatter.width - 6 - width)) for name in known]
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+
+
+def _no_verify() -> Any:
+    """An option that is no argument of the command's function."""
+    owner = typer.Typer(add_completion=False)
+
+    @owner.command()
+    def command(
+        no_verify: Annotated[
+            bool, typer.Option("--no-verify", help="Open models whose files differ from what was saved.")
+        ] = False,
+    ) -> None: ...
+
+    (option,) = typer.main.get_command(owner).params
+    option.expose_value, option.callback = False, _skip_verification
+    return option
+
+
+def _skip_verification(context: Any, option: Any, chosen: bool) -> None:
+    if chosen:
+        from headway.checkpoints.saved import unverified
+
+        context.with_resource(unverified())
 
 
 app = typer.Typer(

@@ -345,10 +345,20 @@ def with_progress(items: Iterable[T], total: int) -> Iterator[T]:
 
 
 @app.command()
-def info(model: Model, as_json: AsJson = False) -> None:
+def info(
+    model: Model,
+    update_checksums: Annotated[
+        bool, typer.Option("--update-checksums", help="Accept files that were changed on purpose, as they are now.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the shape, parameters by part, memory, context length, family and file checksums of MODEL."""
     from headway.jobs.info import info_lines, model_info
 
+    if update_checksums:
+        from headway.checkpoints import resolve, saved
+
+        note(f"{saved.CHECKSUMS}: {len(saved.update_checksums(resolve(model)))} files recorded as they are now")
     facts = model_info(model)
     if as_json:
         say_json(facts, indent=2)

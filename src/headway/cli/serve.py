@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -111,8 +113,29 @@ def serve(
         say(entry.name if engine == "vllm" else f"{entry.name}  task {entry.task}, {entry.size / 1e6:,.1f} MB")
     if table is not None:
         say(f"runs  {runs or DEFAULT}, training from the page is {'on' if table.train else 'off'}")
-    server.run(ready=lambda: say(f"listening on {server.url}  (stop with Ctrl-C)"))
+    for path, tail in ((key_file, ""), (None if table is None else runs or Path(DEFAULT), "-R ")):
+        if path is not None and open_to_others(path):
+            note(f"warning: other users of this machine can read {path}: chmod {tail}go= {path}")
+    with private_files():
+        server.run(ready=lambda: say(f"listening on {server.url}  (stop with Ctrl-C)"))
     note("stopped")
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What this process and those that it starts create is for its user alone: uploads, runs, what they print."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def open_to_others(path: Path) -> bool:
+    """Whether others may read a file, or something in a folder."""
+    if os.name != "posix" or not path.exists() or not path.stat().st_mode & 0o077:
+        return False
+    return path.is_file() or any(each.lstat().st_mode & 0o077 for each in path.iterdir())
 
 
 def read_keys(file: Path | None) -> list[str]:

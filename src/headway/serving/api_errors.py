@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
@@ -31,6 +33,7 @@ CODES = {
     504: "deadline_exceeded",
 }
 MOST_SHOWN = 2000  # characters of a message
+ABSOLUTE = re.compile(r"(?<![\w.:/\\-])(?:/[^\s/:;,()<>'\"]+)+/(?=[^\s/])")  # the folders of an absolute path
 
 
 class ApiError(HTTPException):
@@ -64,12 +67,19 @@ def error_body(status: int, message: str, *, param: str | None = None, code: str
     return {"error": {"message": message[:MOST_SHOWN], "type": kind, "param": param, "code": code}}
 
 
+def without_folders(message: str) -> str:
+    """A message with the names of files, but not of the server's folders."""
+    for root in (Path.cwd(), Path.home()):
+        message = message.replace(f"{root}/", "/-/" if root.name else "/")
+    return ABSOLUTE.sub("", message)
+
+
 def as_api_error(error: Exception, *, param: str | None = None) -> ApiError:
     """What a client is told about an exception: errors of its input are 400, anything else is a fault of the server,
     whose details stay in the server's log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError | ConfigError | DataError):
-        return ApiError(400, str(error), param=param)
-    message = str(error) if isinstance(error, HeadwayError) else type(error).__name__
+        return ApiError(400, without_folders(str(error)), param=param)
+    message = without_folders(str(error)) if isinstance(error, HeadwayError) else type(error).__name__
     return ApiError(500, f"the request failed: {message}", code="internal_error")

@@ -20,7 +20,7 @@ from headway.checkpoints import resolve
 from headway.engine.thread_pool import release_threads
 from headway.errors import HeadwayError, InputError, closest
 from headway.memory import return_freed_memory
-from headway.serving.api_errors import ApiError
+from headway.serving.api_errors import ApiError, without_folders
 from headway.serving.limits import Limits
 from headway.serving.metrics import Metrics
 from headway.serving.served import Served, warm_up
@@ -138,7 +138,7 @@ class ModelTable:
         try:
             await self._make_loaded(entry)
         except HeadwayError as error:
-            raise ApiError(400, str(error), param="name") from error
+            raise ApiError(400, without_folders(str(error)), param="name") from error
         entry.last_used = time.monotonic()
         self._entries[name] = entry
         return name

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -15,16 +15,17 @@ from pydantic import Field
 from headway.errors import did_you_mean
 from headway.jobs.run_folder import PLAN, read_run_json, run_file
 from headway.models.recipes import Recipe, SizeName
-from headway.serving.api_errors import ApiError
+from headway.serving.api_errors import ApiError, without_folders
 from headway.serving.exchange import in_thread, unless_gone
 from headway.serving.fields import Body, BoundedRoute, Name
-from headway.serving.runs_data import UPLOADS, Uploads
+from headway.serving.runs_data import UPLOADS, Uploads, changing
 from headway.serving.runs_log import LogReader, events
 from headway.serving.runs_process import output_of
 from headway.serving.runs_table import OUTPUT_BYTES, Run, RunTable
 from headway.tasks import TASKS
 from headway.training.folder import LOCK
 
+T = TypeVar("T")
 router = APIRouter(route_class=BoundedRoute)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_TRAININGS = 4  # that run at a time
@@ -169,7 +170,7 @@ async def start_run(request: Request, body: StartBody) -> Any:
         table.processes.start(body.name, arguments, task=body.task)
         return table.find(body.name).facts()
 
-    return await in_thread(start)
+    return await _change(table, start)
 
 
 @router.post("/studio/runs/{name:path}/stop")
@@ -204,7 +205,7 @@ async def resume_run(request: Request, name: str, body: ResumeBody) -> Any:
         table.processes.start(name, arguments, task=run.task)
         return table.find(name).facts()
 
-    return await in_thread(resume)
+    return await _change(table, resume)
 
 
 @router.post("/studio/runs/{name:path}/serve")
@@ -230,7 +231,18 @@ async def forget_run(request: Request, name: str) -> Any:
         table.processes.forget(name)
         return {"removed": name}
 
-    return await in_thread(forget)
+    return await _change(table, forget)
+
+
+async def _change(table: RunTable, call: Callable[[], T]) -> T:
+    """In the turn of the request, so that what it checks stays true until it has acted."""
+
+    def changed() -> T:
+        with changing(table.folder):
+            return call()
+
+    async with table.turn:
+        return await in_thread(changed)
 
 
 def require_task(name: str) -> None:
@@ -279,7 +291,8 @@ async def upload(request: Request, name: str) -> Any:
     """The raw bytes of one file."""
     table = runs_of(request, train=True)
     data = await request.body()
-    saved = await in_thread(Uploads(table.folder).save, name, data)
+    async with table.turn:
+        saved = await in_thread(Uploads(table.folder).save, name, data)
     return {"name": saved, "bytes": len(data)}
 
 
@@ -301,9 +314,6 @@ async def check(request: Request, body: DataBody) -> Response:
         code, out, err = await unless_gone(request, work)
     if code:
         message = err.decode(errors="replace").strip().removeprefix("error: ") or f"exit code {code}"
-        raise ApiError(400, _without_folder(message, table.folder), param="data", code="data_refused")
+        message = without_folders(message.replace(f"{table.folder.resolve() / UPLOADS}/", ""))
+        raise ApiError(400, message, param="data", code="data_refused")
     return JSONResponse(json.loads(out))
-
-
-def _without_folder(message: str, folder: Path) -> str:
-    return message.replace(f"{folder.resolve() / UPLOADS}/", "")

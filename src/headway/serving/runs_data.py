@@ -5,24 +5,35 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from headway.checkpoints import save_bytes
 from headway.errors import DiskError, closest
 from headway.files import remove
-from headway.serving.api_errors import ApiError
+from headway.locks import LockedError, lock
+from headway.serving.api_errors import ApiError, without_folders
 
 UPLOADS = "uploads"
+STUDIO = ".studio"  # beside the runs: records of processes, and the lock
+LOCK_SECONDS = 30.0
 MOST_FILES = 200
 MOST_BYTES = 2**30  # of all files together
 MOST_NAME = 100
+MOST_NAME_BYTES = 240  # a file system takes 255
 UNSAFE = re.compile(r"[^\w.+-]+")
 
 
 def safe_name(given: str) -> str:
     """A file name of letters, digits and . _ + - that begins with none of the last three; other characters become _."""
-    name = UNSAFE.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip("._+-")[-MOST_NAME:].lstrip("._+-")
+    name = UNSAFE.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip("._+-")
+    if len(name.encode()) > MOST_NAME_BYTES:
+        raise ApiError(
+            400, f"the file name {name!r:.60} has more than {MOST_NAME_BYTES} bytes; shorten it", param="name"
+        )
+    name = name[-MOST_NAME:].lstrip("._+-")
     if not name or name.rpartition(".")[0] == "":
         raise ApiError(
             400, f"the file name {given!r:.100} needs a name and an ending, such as reviews.csv", param="name"
@@ -30,9 +41,20 @@ def safe_name(given: str) -> str:
     return name
 
 
+@contextmanager
+def changing(runs: Path) -> Iterator[None]:
+    """While runs or uploads are changed: one request at a time, of all threads and servers, so that what was checked
+    is still true."""
+    try:
+        with lock(runs / STUDIO / "lock", wait=LOCK_SECONDS):
+            yield
+    except LockedError as error:
+        raise ApiError(503, "another request changes the runs; try again", headers={"Retry-After": "5"}) from error
+
+
 class Uploads:
     def __init__(self, runs: Path) -> None:
-        self.folder = runs / UPLOADS
+        self.runs, self.folder = runs, runs / UPLOADS
 
     def all(self) -> dict[str, Path]:
         """Files and folders by name; links are left out."""
@@ -60,7 +82,12 @@ class Uploads:
         """Under a safe name that no other file has; returns it."""
         if not data:
             raise ApiError(400, "the file is empty", param="body")
-        name, present = safe_name(given), self.all()
+        name = safe_name(given)
+        with changing(self.runs):
+            return self._save(name, data)
+
+    def _save(self, name: str, data: bytes) -> str:
+        present = self.all()
         if len(present) >= MOST_FILES:
             raise ApiError(413, f"{MOST_FILES} files are uploaded, which is the limit: remove some")
         if sum(each["bytes"] for each in self.facts()) + len(data) > MOST_BYTES:
@@ -74,9 +101,9 @@ class Uploads:
             raise ApiError(409, f"{UPLOADS} is a link, which is not written through")
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            save_bytes(self.folder / name, data)
+            save_bytes(self.folder / name, data, new=True)
         except DiskError as error:
-            raise ApiError(507, str(error)) from error
+            raise ApiError(507, without_folders(str(error))) from error
         return name
 
     def remove(self, name: str) -> None:

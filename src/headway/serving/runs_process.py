@@ -95,7 +95,8 @@ class Processes:
                 env=environment(), start_new_session=True, close_fds=True,
             )  # fmt: skip
         record = Record(process.pid, born(process.pid), time.time(), task)
-        self._save(name, record)
+        with self._lock:
+            self._save(name, record)
         threading.Thread(target=self._wait, args=(name, process), daemon=True).start()
 
     def _wait(self, name: str, process: subprocess.Popen[bytes]) -> None:

@@ -7,14 +7,17 @@ this one after a restart, shows the same.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError, closest
+from headway.files import remove_leftovers
 from headway.jobs.runs import RunSummary, is_run, run_folders, run_summary
 from headway.serving.api_errors import ApiError
+from headway.serving.runs_data import STUDIO, UPLOADS
 from headway.serving.runs_process import Processes, Record
 from headway.tasks import TASKS
 
@@ -91,7 +94,10 @@ class RunTable:
     def __init__(self, folder: Path, *, train: bool) -> None:
         """`train`: whether trainings may be started, stopped and resumed, and data uploaded."""
         self.folder, self.train = folder, train
-        self.processes = Processes(folder / ".studio")
+        self.processes = Processes(folder / STUDIO)
+        self.turn = asyncio.Lock()  # of the requests that change something, so that one thread at most waits
+        remove_leftovers(folder / STUDIO)
+        remove_leftovers(folder / UPLOADS)
 
     def all(self) -> list[Run]:
         """Every run, the newest first."""

@@ -210,7 +210,8 @@ def test_tables_in_memory_are_equal():
     for data in opened:
         assert [row.fields for row in data.test()] == GOOD
     assert len({data.fingerprint for data in opened}) == 1
-    assert [row.where for row in opened[2].test()] == ["DataFrame:1", "DataFrame:2"]
+    assert [row.where for row in opened[2].test()] == ["DataFrame.loc[0]", "DataFrame.loc[1]"]
+    assert [row.where for row in opened[4].test()] == ["DataFrame:1", "DataFrame:2"]
     changed = as_tables([GOOD[0], {**GOOD[1], "label": "sad"}])
     assert open_files(changed, fields=("text", "label"), columns={}).fingerprint != opened[0].fingerprint
 
@@ -221,9 +222,29 @@ def test_values_of_frames():
 
     table = as_tables(pandas.DataFrame({"words": [numpy.array(["a", "b"])], "n": [numpy.int64(3)], "x": [numpy.nan]}))
     assert table.train.records == [{"words": ["a", "b"], "n": 3, "x": None}]
-    missing = as_tables(pandas.DataFrame({"text": ["a", None], "label": ["x", "y"]}))
-    with pytest.raises(DataError, match="DataFrame:2: text: expected text, found null"):
-        open_files(missing, fields=("text", "label"), columns={})
+    wrong = as_tables(pandas.DataFrame({"text": ["a", 3], "label": ["x", "y"]}, index=["one", "two"]))
+    with pytest.raises(DataError, match=r"DataFrame.loc\['two'\]: text: expected text, found a number"):
+        open_files(wrong, fields=("text", "label"), columns={})
+
+
+@pytest.mark.parametrize("labels", [["x", None, "y"], ["x", "", "y"], [0.5, float("nan"), 1.5], ["x", "NaN", "y"]])
+def test_what_is_missing_in_a_frame_is_missing_in_its_file(labels, tmp_path):
+    import pandas
+
+    frame = pandas.DataFrame({"text": ["a", "b", None], "label": labels}, index=[7, 8, 9])
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    pandas.DataFrame(frame).to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    fields = ("text", "label")
+    given, file = (
+        open_files(as_tables(frame), fields=fields, columns={}),
+        open_files(tmp_path / "x.csv", fields=fields, columns={}),
+    )
+    assert [row.fields for row in given.test()] == [row.fields for row in file.test()]
+    assert [row.fields["text"] for row in file.test()] == ["a", ""]
+    assert given.train().skipped.places == {"rows without a label": ["DataFrame.loc[8]"]}
+    rows = file.train()
+    assert len(list(rows)) + len(list(file.valid())) == 2
+    assert rows.skipped.places == {"rows without a label": [f"{tmp_path / 'x.csv'}:3"]}
 
 
 def test_parts_in_memory():
@@ -233,7 +254,7 @@ def test_parts_in_memory():
     assert texts == ["text 1", "text 2", "text 3"]
     given = open_files(as_tables(GOOD, valid=dict_frame(4)), fields=("text", "label"), columns={})
     assert len(list(given.train())) == 2
-    assert next(given.valid()).where == "valid:1"
+    assert next(given.valid()).where == "valid.loc[0]"
 
 
 def dict_frame(number):

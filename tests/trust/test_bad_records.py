@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_files import EVERY, FORMATS, WRITERS, check_output, example, line_of, refusal, sound, write
+from support.bad_files import (
+    EVERY,
+    FORMATS,
+    WRITERS,
+    check_output,
+    example,
+    line_of,
+    opened,
+    refusal,
+    sound,
+    write,
+)
 
 # ---------------------------------------------------------------------------------------- 15: JSON
 
@@ -44,12 +55,14 @@ def test_bad_json_is_named_by_file_line_and_field(task: str, fault: str, tmp_pat
     damage, pattern = WRONG[fault]
     lines = sound(task, "jsonl").splitlines()
     for field in example(task, AT):
+        if fault == "null" and field == "label":  # a row without a label is skipped and named
+            continue
         lines[AT] = damage(field, example(task, AT))
         message = refusal(task, write(tmp_path, "x.jsonl", "\n".join(lines)), tmp_path)
         assert re.search(rf"x\.jsonl:{AT + 1}: " + pattern.replace("{field}", field), message), message
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity"])
 def test_a_label_that_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
     lines = sound("classify", "jsonl").splitlines()
     lines[AT] = f'{{"text": "x", "label": {number}}}'
@@ -95,17 +108,26 @@ def test_a_missing_column_is_named_with_those_there_are(task: str, tmp_path: Pat
 
 def test_labels_that_may_be_one_or_none_are_listed(tmp_path: Path) -> None:
     lines = sound("classify", "csv").splitlines()
-    lines[4:9] = [
-        "some text one,calm ",
-        "some text two,Calm",
-        "some text three,",
-        "some text four,nan",
-        "some text five,",
-    ]
+    lines[4:9] = ["some text one,calm ", "some text two,Calm", "text three,", "some text four,none", "text five, "]
     report = check_output("classify", write(tmp_path, "x.csv", "\n".join(lines)), tmp_path)
     assert "Labels that look alike: 'Calm' / 'calm' / 'calm '" in report
-    assert re.search(r"Labels that look like a missing value: '' \(\d\), 'nan' \(1\)", report), report
-    assert re.search(r"label is empty in \d examples, first at .*x\.csv:\d+", report)
+    assert "Labels that look like a missing value: 'none' (1)" in report
+    assert re.search(r"skipped      2 rows without a label \(.*x\.csv:7, 9\)", report), report
+    assert "''" not in report
+
+
+@pytest.mark.parametrize("label", ["null", "NaN", '""', '" "'])
+def test_a_row_without_a_label_is_skipped_and_named(label: str, tmp_path: Path) -> None:
+    lines = sound("classify", "jsonl").splitlines()
+    lines[AT] = f'{{"text": "x", "label": {label}}}'
+    path = write(tmp_path, "x.jsonl", "\n".join(lines))
+    report = check_output("classify", path, tmp_path)
+    assert re.search(r"skipped      1 rows without a label \(.*x\.jsonl:6\)", report), report
+    assert check_output("classify", path, tmp_path / "again", valid=path).count("without a label (") == 1
+    lists = [json.dumps({"text": f"text {i}", "label": ["a"] * (i % 2) + ["b"]}) for i in range(9)]
+    lists += ['{"text": "none of them", "label": []}', '{"text": "nor here", "label": null}']
+    several = opened("classify", write(tmp_path, "y.jsonl", "\n".join(lists)))
+    assert len(list(several.test())) == 11  # an empty list of labels, both
 
 
 # ---------------------------------------------------------------------------------------- 17: labels

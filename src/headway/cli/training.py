@@ -11,6 +11,10 @@ import typer
 from headway.cli.app import app
 from headway.cli.options import AsJson, Data, Set, TaskName, note, reads_data, say, say_json, say_lines, say_saved
 
+Decimal = Annotated[
+    str | None, typer.Option(help='Numbers as labels: the mark of decimals, "," or "." (default: found in the data).')
+]
+
 
 @app.command()
 @reads_data
@@ -48,6 +52,7 @@ def train(
         str | None,
         typer.Option(help="Examples over the length limit: truncate (counted), error, or window (tag, answer)."),
     ] = None,
+    decimal: Decimal = None,
     lora: Annotated[
         int | None, typer.Option(help="LoRA: train low-rank adapters of this rank instead of all weights.")
     ] = None,
@@ -73,6 +78,7 @@ def train(
     settings = {**(from_file(config) if config else {}), **parse(set_ or [])}
     flags = {
         "task.overflow": overflow,
+        "task.decimal": decimal,
         "task.architecture": model,
         "train.lr": lr,
         "train.batch": batch,
@@ -135,6 +141,7 @@ def check(
     start: Annotated[str | None, typer.Option(help="The model that training would start from.")] = None,
     set_: Set = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s).")] = None,
+    decimal: Decimal = None,
     suspect: Annotated[
         bool,
         typer.Option("--suspect", help="List labels that are probably wrong: a model trained on the rest disagrees."),
@@ -155,7 +162,7 @@ def check(
         start=start,
         valid=valid,
         **reading,
-        settings=parse(set_ or []),
+        settings=parse(set_ or []) | ({"task.decimal": decimal} if decimal else {}),
     )
     report, suspects = jobs.check_plan(plan), None
     if suspect:

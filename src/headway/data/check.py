@@ -11,14 +11,13 @@ from typing import Any
 
 from headway.data.boxes import problems, usable
 from headway.data.report import Lengths, Numbers, Overlong, Report
-from headway.data.row import Row
+from headway.data.row import MISSING, Row, Skipped
 from headway.data.similar_labels import similar_labels, spelled
 from headway.data.split import input_hash
 from headway.data.truncation import MOST, unit
 
 MOST_LABELS = 10_000
 BINS = 12  # of a histogram of lengths
-MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
 Measure = Callable[[Row], Mapping[str, int]]
 
 
@@ -30,7 +29,7 @@ def check(
     checker = Checker(labels=labels, limits=limits, most_hashes=most_hashes)
     for row in rows:
         checker.add(row, measure(row) if measure is not None else {})
-    checker.skipped = getattr(rows, "skipped", {})
+    checker.skipped = Skipped(getattr(rows, "skipped", {}))
     for row in held_out:
         checker.add_held_out(row)
     return checker.report()
@@ -52,7 +51,7 @@ class Checker:
         self._labels_of = labels_of or _labels_of
         self._numbers, self._number_of = numbers, number_of
         self.lengths = LengthHistograms()
-        self.skipped: Mapping[str, int] = {}
+        self.skipped = Skipped()
         self._limits = limits or {}
         self._report, self._seen = Report(several=several), DuplicateCounter(most_hashes)
         self._labels: Counter[str] = Counter()
@@ -89,6 +88,8 @@ class Checker:
             self._add_problems(row)
         if self._unknown.known is None:
             self._unknown.known = set(self._labels)
+        if self._number_of is not None:
+            self._number_of(row)  # raises where it is not a number
         self._report.held_out += 1
         self._report.characters = self._report.characters[0], self._report.characters[1] + _running_characters(row)
         self._report.overlap += input_hash(row) in self._seen
@@ -97,7 +98,7 @@ class Checker:
 
     def report(self) -> Report:
         report, seen = self._report, self._seen
-        report.skipped = dict(self.skipped)
+        report.skipped, report.skipped_places = dict(self.skipped), self.skipped.places
         report.labels = dict(self._labels.most_common())
         report.duplicates, report.contradictions, report.exact = seen.repeats(), seen.contradictions(), seen.exact
         report.overlap *= seen.step

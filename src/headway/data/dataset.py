@@ -6,7 +6,6 @@ text is held out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -19,13 +18,13 @@ from headway.data.builtin.pool import Builtin
 from headway.data.images import ImageFields, ImageRows, image_parts
 from headway.data.paths import exists, expand, size_of
 from headway.data.read import OnFileBytes, Row, Rows, detect_layout, make_row, read
-from headway.data.row import FILE_FIELDS, Layout
+from headway.data.row import FILE_FIELDS, UNLABELLED, Layout, Skipped, is_unlabelled
 from headway.data.running_text import rows_between, text_rows
 from headway.data.sniff import SAMPLE, record_layout
 from headway.data.sounds import SoundFields, sound_parts
 from headway.data.split import HELD_OUT, bare_suffix, find_parts, held_out_border, input_hash, split_hash
 from headway.data.store import fingerprint
-from headway.data.tables import Tables
+from headway.data.tables import Table, Tables
 from headway.errors import DataError
 from headway.files import BLAKE2B
 from headway.preprocess.image import png_bytes
@@ -120,11 +119,13 @@ def open_files(
     encoding: str | None = None,
     valid: str | Path | Sequence[str | Path] | None = None,
     running: bool = False,
+    lists: bool | None = None,
 ) -> Dataset:
     """`optional` fields are read where a column has one of their usual names; all files have the fields of the first.
-    `running`: read a plain text file as one long text, not as one example per line."""
+    `running`: read a plain text file as one long text, not as one example per line. `lists`: whether an empty label is
+    a list without labels (then the row is kept); None: as the data looks."""
     if isinstance(paths, Tables):
-        return _of_tables(paths, fields=fields, columns=columns, optional=optional)
+        return _of_tables(paths, fields=fields, columns=columns, optional=optional, lists=lists)
     given = expand(paths)
     for path in given:
         if not exists(path):
@@ -157,15 +158,17 @@ def open_files(
         train_files if parallel or len(train_files) > 1 else train_files[0], fields, columns, optional=optional,
         encoding=encoding,
     )  # fmt: skip
+    layout = layout if lists is None else replace(layout, lists=lists)
     row_fields = [*fields, *(name for name in optional if name in layout.mapping)]
-    reader = partial(read, fields=row_fields, columns=columns, encoding=encoding)
+    reader = partial(read, fields=row_fields, columns=columns, encoding=encoding, lists=layout.lists)
     train_rows = partial(reader, train_files, layout=layout)
     valid_rows = partial(reader, valid_files)
 
     def scan(on_bytes: OnFileBytes) -> tuple[_Part, _Part]:
         rows = train_rows(on_bytes=on_bytes)
         if valid_files:
-            return _Part(list(rows), rows.skipped), _Part(list(valid_rows(on_bytes=on_bytes)))
+            held_rows = valid_rows(on_bytes=on_bytes)
+            return _Part(list(rows), rows.skipped), _Part(list(held_rows), held_rows.skipped)
         everything = list(rows)
         train, held = _divided(everything, [split_hash(row) for row in everything])
         return _Part(train, rows.skipped), _Part(held)
@@ -188,11 +191,10 @@ def open_files(
 
 
 class _SplitRows(Iterator[Row]):
-    """The held-out rows (`out=True`), whose hash is below `border()`, or the others; `skipped` is that of the
-    underlying `Rows`."""
+    """The held-out rows (`out=True`), whose hash is below `border()`, or the others, with which `skipped` counts."""
 
     def __init__(self, rows: Rows, border: Callable[[], int], *, out: bool) -> None:
-        self.skipped = rows.skipped
+        self.skipped = Skipped() if out else rows.skipped
         self._rows = (row for row in rows if (split_hash(row) < border()) == out)
 
     def __next__(self) -> Row:
@@ -200,7 +202,7 @@ class _SplitRows(Iterator[Row]):
 
 
 def _of_tables(
-    tables: Tables, *, fields: Sequence[str], columns: Mapping[str, str], optional: Sequence[str]
+    tables: Tables, *, fields: Sequence[str], columns: Mapping[str, str], optional: Sequence[str], lists: bool | None
 ) -> Dataset:
     name = tables.train.name
     if files := {"boxes", *FILE_FIELDS} & set(fields):
@@ -209,24 +211,33 @@ def _of_tables(
         Layout("table in memory"), fields, sample=tables.train.records[:SAMPLE], columns=columns, optional=optional,
         where=name,
     )  # fmt: skip
-    parts: dict[str, list[Row]] = {
-        part: [make_row(record, layout.mapping, where=f"{table.name}:{number}", folder=Path())
-               for number, record in enumerate(table.records, 1)]
-        for part, table in tables.parts.items()
-    }  # fmt: skip
-    train, everything = parts["train"], parts["train"]
-    if (held := parts.get("valid")) is None:
-        train, held = _divided(train, [split_hash(row) for row in train])
+    layout = layout if lists is None else replace(layout, lists=lists)
+    parts = {part: _of_table(table, layout) for part, table in tables.parts.items()}
+    everything, train, held = parts["train"], parts["train"], parts.get("valid")
+    if held is None:
+        rows = _divided(train.rows, [split_hash(row) for row in train.rows])
+        train, held = _Part(rows[0], train.skipped), _Part(rows[1])
     return Dataset(
         name,
         str(layout),
-        partial(_Kept, _Part(train)),
-        partial(_Kept, _Part(held)),
-        partial(_Kept, _Part(parts.get("test", everything))),
+        partial(_Kept, train),
+        partial(_Kept, held),
+        partial(_Kept, parts.get("test", everything)),
         identity="\n".join(f"table {part} {table.fingerprint}" for part, table in tables.parts.items()),
         columns=layout.mapping,
         unused=layout.unused,
     )
+
+
+def _of_table(table: Table, layout: Layout) -> _Part:
+    rows, skipped = list[Row](), Skipped()
+    for number, record in enumerate(table.records):
+        row = make_row(record, layout.mapping, where=table.where(number), folder=Path())
+        if is_unlabelled(row) and not layout.lists:
+            skipped.add(UNLABELLED, row.where)
+        else:
+            rows.append(row)
+    return _Part(rows, skipped)
 
 
 def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid: Sequence[ImageRows] = ()) -> Dataset:
@@ -241,7 +252,7 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
         train, held = _divided(train, hashes)
     mixed = len({_is_array(row) for row in (*everything, *held, *test)}) == 2
     train, held, test = (_encoded(rows) if mixed else rows for rows in (train, held, test or everything))
-    skipped = sum((rows.skipped for rows in parts["train"]), start=Counter[str]())
+    skipped = sum((rows.skipped for rows in parts["train"]), start=Skipped())
     return Dataset(
         name,
         "; ".join(dict.fromkeys(rows.layout for rows in parts["train"])),

@@ -10,7 +10,6 @@ A row's `image` is a Path, an ArchivedFile, bytes or an array.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from headway.data.idx import IDX_IMAGES, idx_rows
 from headway.data.read import detect_layout, read
-from headway.data.row import Row
+from headway.data.row import Row, Skipped
 from headway.data.split import DATA_SUFFIXES, PART_NAMES, bare_suffix, data_files
 from headway.errors import DataError
 from headway.preprocess.archive import ArchivedFile, archived_files
@@ -48,7 +47,7 @@ class ImageRows:
 
     rows: list[Row]
     layout: str
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: Skipped = field(default_factory=Skipped)
 
     def __add__(self, other: ImageRows) -> ImageRows:
         layout = self.layout if other.layout in self.layout else f"{self.layout}; {other.layout}"

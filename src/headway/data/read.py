@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from headway.data import formats
 from headway.data.columns import assign_columns, listing
 from headway.data.input_file import InputFile
-from headway.data.row import MISSING_FIELDS, Layout, Row, convert
+from headway.data.row import MISSING_FIELDS, UNLABELLED, Layout, Row, Skipped, convert, is_unlabelled
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
 from headway.data.split import DATA_SUFFIXES, bare_suffix, data_files, find_parts
 from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
@@ -43,15 +43,17 @@ def detect_layout(
 def read(
     paths: Paths, *, fields: Sequence[str], optional: Sequence[str] = (), columns: Mapping[str, str] = NO_COLUMNS,
     encoding: str | None = None, limits: Limits = DEFAULT, layout: Layout | None = None,
-    on_bytes: OnFileBytes | None = None,
+    on_bytes: OnFileBytes | None = None, lists: bool | None = None,
 ) -> Rows:  # fmt: skip
     """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
 
     `columns` maps a field to a column (by name, or number from 1); other fields are detected. `optional` fields are
     read where a column has one of their usual names.
-    `layout`, if known, saves the detection. `on_bytes` is called with a file's path and its bytes as they are read.
+    `layout`, if known, saves the detection. `lists` says whether an empty label is a list without labels, where that is
+    known; a row without a label is skipped. `on_bytes` is called with a file's path and its bytes as they are read.
     """
     layout = layout or detect_layout(paths, fields, columns, optional=optional, encoding=encoding, limits=limits)
+    layout = layout if lists is None else replace(layout, lists=lists)
     return Rows(_files(paths), layout, limits=limits, on_bytes=on_bytes)
 
 
@@ -62,12 +64,16 @@ class Rows(Iterator[Row]):
         self, files: Sequence[Path], layout: Layout, *, limits: Limits, on_bytes: OnFileBytes | None = None
     ) -> None:
         self.layout = layout
-        self.skipped: Counter[str] = Counter()
+        self.skipped = Skipped()
         self._limits, self._on_bytes = limits, on_bytes
         self._rows = self._parallel(files) if layout.format == "parallel lines" else self._each(files)
 
     def __next__(self) -> Row:
-        return next(self._rows)
+        for row in self._rows:
+            if self.layout.lists or not is_unlabelled(row):
+                return row
+            self.skipped.add(UNLABELLED, row.where)
+        raise StopIteration
 
     def _each(self, files: Sequence[Path]) -> Iterator[Row]:
         for path in files:

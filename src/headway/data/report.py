@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from headway.printable import printable
 
 SHOWN = 30
+NAMED = 5  # skipped rows or files
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Report:
     examples: int = 0
     characters: tuple[int, int] = (0, 0)  # of running text: training part, held-out part
     skipped: dict[str, int] = field(default_factory=dict)
+    skipped_places: dict[str, list[str]] = field(default_factory=dict)  # of those that are named
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)  # field -> count, first location
     labels: dict[str, int] = field(default_factory=dict)  # most frequent first
     near_duplicate_labels: list[list[str]] = field(default_factory=list)
@@ -85,12 +87,13 @@ class Report:
         majority = self.majority
         return asdict(self) | {"majority": {"label": majority[0], "share": majority[1]} if majority else None}
 
-    def summary(self) -> list[str]:
+    def summary(self, *, most: int = NAMED) -> list[str]:
+        """`most` is the number of skipped rows and files that are named, of each kind."""
         name, count, held = "examples", f"{self.examples:,}", self.held_out
         if self.characters[0]:
             name, count, held = "text", f"{self.characters[0]:,} characters", self.characters[1]
         lines = [f"{name:<12} {count}" + (f", held out {held:,}" if held else "")]
-        lines += [f"skipped      {count:,} {name}" for name, count in self.skipped.items()]
+        lines += [f"skipped      {line}" for line in skipped_lines(self.skipped, self.skipped_places, most=most)]
         lines += self._label_lines() + self._length_lines()
         lines += [f"{name:<12} {value}" for name, value in self.extra.items()]
         return lines + [f"warning      {warning}" for warning in self.warnings]
@@ -136,6 +139,26 @@ class Report:
             numbers = (found.min, found.median, found.p95, found.p99, found.max)
             lines.append(f"{'':<12} {part:<12}" + "".join(f"{number:>8,}" for number in numbers) + f"  {found.where}")
         return lines
+
+
+def skipped_lines(skipped: Mapping[str, int], places: Mapping[str, Sequence[str]], *, most: int = NAMED) -> list[str]:
+    """What was not read, counted, with the first places: "3 rows without a label (x.csv:4, 7, 19)"."""
+    out = []
+    for kind, count in skipped.items():
+        named = places.get(kind, [])
+        rest = f" and {len(named) - most:,} more" if len(named) > most else ""
+        out.append(f"{count:,} {kind}" + (f" ({_places(named[:most])}{rest})" if named else ""))
+    return out
+
+
+def _places(named: Sequence[str]) -> str:
+    """Places in one file with its name once."""
+    out, before = list[str](), ""
+    for place in named:
+        file, _, line = place.rpartition(":")
+        out.append(line if file and file == before and line.isdigit() else printable(place))
+        before = file
+    return ", ".join(out)
 
 
 def best_constant(counts: Sequence[int], *, examples: int, others: int = 0) -> tuple[int, float]:

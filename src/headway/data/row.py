@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,25 @@ class Row:
     where: str
 
 
+class Skipped(Counter[str]):
+    """How many lines, rows or files were not read, by kind; `places` has the locations of those that `add` counts."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        super().__init__(counts or {})
+        self.places: dict[str, list[str]] = dict(getattr(counts, "places", {}))
+
+    def add(self, kind: str, where: str) -> None:
+        self[kind] += 1
+        self.places.setdefault(kind, []).append(where)
+
+    def __add__(self, other: Mapping[str, int]) -> Skipped:  # type: ignore[override]
+        out = Skipped(self)
+        out.update(other)
+        for name, places in getattr(other, "places", {}).items():
+            out.places[name] = [*out.places.get(name, []), *places]
+        return out
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a file is read; `str(layout)` describes it in one line."""
@@ -34,6 +54,7 @@ class Layout:
     header: bool = False
     encoding: str = "utf-8"
     unused: tuple[str, ...] = ()  # columns that hold texts and are mapped to no field
+    lists: bool = False  # labels are lists, so an empty one is a list without labels; else it is missing
 
     def __str__(self) -> str:
         parts = [self.format]
@@ -117,7 +138,19 @@ def _text(name: str, value: Any, *, where: str) -> str:
     return value
 
 
+MISSING = {"", "nan", "null", "none", "n/a", "na", "?"}  # how tools write a missing value
+UNLABELLED = "rows without a label"
+
+
+def is_unlabelled(row: Row) -> bool:
+    """Whether a row has a column of labels and none in it."""
+    label = row.fields.get("label", row)
+    return isinstance(label, str) and label.strip().casefold() in ("", "nan")
+
+
 def _label(value: Any, *, where: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -20,6 +20,7 @@ from headway.data.json_stream import elements
 from headway.data.paths import WORKBOOKS
 from headway.data.row import Layout
 from headway.data.split import DATA_SUFFIXES, bare_suffix
+from headway.data.target_kinds import are_lists
 from headway.data.text_reader import (
     CHUNK,
     Limits,
@@ -50,7 +51,8 @@ def detect_file_layout(
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{path}: the file is empty; give one with examples in it.")
     refuse_binary(path, head)
-    refuse_cr_line_ends(path, head)
+    if not _is_parquet(path, head):
+        refuse_cr_line_ends(path, head)
     found = encoding or detect_encoding(path, limits=limits)
     layout = _format(path, fields, encoding=found, limits=limits)
     if layout.format == "table":
@@ -87,7 +89,8 @@ def record_layout(
     mapping = assign_columns(fields, names, sample=sample, chosen=columns, where=where, optional=optional)
     if layout.format == "SQuAD":
         mapping = {name: name for name in names} | mapping
-    return replace(_with(layout, mapping=mapping, columns=names), unused=unused_texts(mapping, sample))
+    lists = _holds_lists(mapping, sample)
+    return replace(_with(layout, mapping=mapping, columns=names), unused=unused_texts(mapping, sample), lists=lists)
 
 
 def detect_parallel_layout(
@@ -114,7 +117,7 @@ def is_parallel(paths: Sequence[Path], fields: Sequence[str]) -> bool:
 
 def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits) -> Layout:
     suffix = bare_suffix(path)
-    if suffix == ".parquet" or head_bytes(path, limits=limits).startswith(b"PAR1"):
+    if _is_parquet(path, head_bytes(path, limits=limits)):
         return Layout("Parquet", encoding="binary")
     head = next(read_text(path, encoding=encoding, limits=limits))
     if (kind := _json_kind(path, head, suffix, encoding=encoding, limits=limits)) is not None:
@@ -145,6 +148,10 @@ def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits)
         f"{path}: cannot detect which part of a line is {listing(fields)}. Use CSV or TSV with a header, "
         "JSON lines with named fields" + (", or two parallel files." if set(fields) in PAIRS else ".")
     )
+
+
+def _is_parquet(path: Path, head: bytes) -> bool:
+    return bare_suffix(path) == ".parquet" or head.startswith(b"PAR1")
 
 
 def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Limits) -> str | None:
@@ -199,7 +206,16 @@ def _table(
     sample = [dict(zip(names, cells, strict=True)) for cells in top[header:] if len(cells) == len(names)]
     mapping = assign_columns(fields, names, sample=sample, chosen=chosen, where=str(path), optional=optional)
     unused = unused_texts(mapping, sample)
-    return Layout(layout.format, mapping, tuple(names), layout.delimiter, header, layout.encoding, unused)
+    lists = _holds_lists(mapping, sample)
+    return Layout(layout.format, mapping, tuple(names), layout.delimiter, header, layout.encoding, unused, lists)
+
+
+def _holds_lists(mapping: Mapping[str, str], sample: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether labels are lists of labels."""
+    labels = [record.get(mapping["label"]) for record in sample] if "label" in mapping else []
+    return any(isinstance(label, list) for label in labels) or are_lists(
+        Counter(label for label in labels if isinstance(label, str))
+    )
 
 
 def _filled(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:

@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.data.images import TABLES, ImageRows, by_part, joined_parts
 from headway.data.read import detect_layout, read
-from headway.data.row import Row
+from headway.data.row import Row, Skipped
 from headway.data.split import PART_NAMES, bare_suffix, data_files
 from headway.data.text_reader import read_lines
 from headway.errors import DataError
@@ -59,7 +58,7 @@ def _table(path: Path, wanted: SoundFields) -> ImageRows:
 
 def _folder(folder: Path, wanted: SoundFields) -> ImageRows:
     """Recordings with their texts, sorted by name."""
-    rows, skipped = list[Row](), Counter[str]()
+    rows, skipped = list[Row](), Skipped()
     listed: dict[Path, str] = {}
     sounds = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
     for file in sorted(folder.rglob(f"*{LISTS}")):

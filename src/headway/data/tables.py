@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,8 +29,15 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
+    """`index` has the labels of the rows of a pandas DataFrame; others are numbered from 1."""
+
     name: str
     records: Sequence[Record]
+    index: Sequence[Any] | None = None
+
+    def where(self, number: int) -> str:
+        """The place of a row, counted from 0, in messages."""
+        return f"{self.name}:{number + 1}" if self.index is None else f"{self.name}.loc[{self.index[number]!r}]"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -39,13 +47,18 @@ class Table:
             hasher.update(json.dumps(record, sort_keys=True, default=repr).encode() + b"\n")
         return hasher.hexdigest()
 
+    def renamed(self, text: str, path: Path) -> str:
+        """A message in which places in a file with the rows, a line each, are those of the table."""
+        text = re.sub(rf"{re.escape(str(path))}:(\d+)", lambda found: self.where(int(found[1]) - 1), text)
+        return text.replace(str(path), self.name)
+
     def json_lines(self) -> Iterator[str]:
-        for number, record in enumerate(self.records, 1):
+        for number, record in enumerate(self.records):
             try:
                 yield json.dumps(record) + "\n"
             except (TypeError, ValueError) as error:
                 raise DataError(
-                    f"{self.name}:{number}: a value cannot be written as JSON ({error}); save the table to a file "
+                    f"{self.where(number)}: a value cannot be written as JSON ({error}); save the table to a file "
                     "(Parquet, …) and give that."
                 ) from error
 
@@ -109,7 +122,19 @@ def _table(data: Any, *, name: str) -> Table:
     records = [{str(column): plain(value) for column, value in record.items()} for record in _records(data)]
     if not records:
         raise DataError(f"{name}: the table has no rows; give one with examples in it.")
-    return Table(name, records)
+    for column in dict.fromkeys(name for record in records for name in record):
+        _fill_missing_texts(records, column)
+    index = [plain(label) for label in data.index] if hasattr(data, "loc") and hasattr(data, "index") else None
+    return Table(name, records, index)
+
+
+def _fill_missing_texts(records: Sequence[dict[str, Any]], column: str) -> None:
+    """In a column of texts a missing value is an empty text, as in a CSV file."""
+    values = [record[column] for record in records if column in record]
+    if {type(value) for value in values} == {str, type(None)}:
+        for record in records:
+            if record.get(column, "") is None:
+                record[column] = ""
 
 
 def _records(data: Any) -> Any:

@@ -264,6 +264,7 @@ def open_for(task: Task, data: Paths | Tables, *, columns: Columns | None, encod
         columns=columns_for(columns, task),
         encoding=encoding,
         running=task.running_text,
+        lists=getattr(task, "kind", None) == "multilabel",
     )
 
 

@@ -13,21 +13,23 @@ from typing import Any
 from headway import tasks
 from headway.data.row import FILE_FIELDS
 from headway.data.tables import Tables, as_tables
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import ConfigError, DataError, HeadwayError
 from headway.files import atomic_write, disk_errors, is_present
-from headway.jobs.preparation import refuse_existing
+from headway.jobs.preparation import Say, refuse_existing
 from headway.jobs.run_folder import PLAN, run_file
 
 DATA = "data"  # in a run's training/: the tables it was given
 
 
 @contextmanager
-def as_files(data: Any, folder: Path, *, valid: Any, task: str) -> Iterator[tuple[Any, Any]]:
-    """Yields (data, valid) as files. Tables are written into the folder of the run; if the run does not start because
+def as_files(
+    data: Any, folder: Path, *, valid: Any, task: str, say: Say | None
+) -> Iterator[tuple[Any, Any, Say | None]]:
+    """Yields (data, valid) as files, and `say` with places in them as those of the tables. Tables are written into the folder of the run; if the run does not start because
     of an error of Headway's, they are removed again."""
     tables = as_tables(data, valid=valid)
     if tables is None:
-        yield data, valid
+        yield data, valid, say
         return
     if set(tasks.find(task).fields) & {"boxes", *FILE_FIELDS}:
         raise ConfigError(f"task {task} reads files; give the folder or the table file that has them")
@@ -37,11 +39,19 @@ def as_files(data: Any, folder: Path, *, valid: Any, task: str) -> Iterator[tupl
     existed, written = folder.exists(), run_file(folder, DATA)
     try:
         _write(tables, written)
-        yield [written], None
-    except HeadwayError:
+        yield [written], None, None if say is None else lambda line: say(_renamed(line, tables, written))
+    except HeadwayError as error:
         if not is_present(run_file(folder, PLAN)):
             shutil.rmtree(written if existed else folder, ignore_errors=True)
+        if isinstance(error, DataError):
+            raise DataError(_renamed(str(error), tables, written)) from error
         raise
+
+
+def _renamed(text: str, tables: Tables, folder: Path) -> str:
+    for part, table in tables.parts.items():
+        text = table.renamed(text, folder / f"{part}.jsonl")
+    return text
 
 
 def _write(tables: Tables, folder: Path) -> None:

@@ -63,4 +63,4 @@ def _files(data: Any) -> Iterator[Paths]:
         try:
             yield path
         except (DataError, InputError) as error:
-            raise type(error)(str(error).replace(str(path), tables.train.name)) from error
+            raise type(error)(tables.train.renamed(str(error), path)) from error

@@ -22,7 +22,7 @@ from headway.data.check import Checker
 from headway.data.columns import listing
 from headway.data.dataset import Dataset
 from headway.data.report import Report
-from headway.data.row import Row
+from headway.data.row import Row, Skipped
 from headway.data.store_writer import has_progress
 from headway.data.tables import Tables, as_tables
 from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
@@ -253,9 +253,10 @@ def check_data(plan: Plan, data: Dataset) -> tuple[Report, Plan]:
 
 def finish_report(checker: Checker, rows: Iterator[Row], data: Dataset, *, task: Task, settings: Settings) -> Report:
     """The report after all training `rows` were added."""
-    checker.skipped = getattr(rows, "skipped", {})
-    for row in data.valid():
+    held_out = data.valid()
+    for row in held_out:
         checker.add_held_out(row)
+    checker.skipped = Skipped(getattr(rows, "skipped", {})) + getattr(held_out, "skipped", {})
     report = checker.report()
     report.warnings += unused_texts(data, task) + unusual_settings(settings)
     report.extra |= {"target": line} if (line := task.target_line()) else {}

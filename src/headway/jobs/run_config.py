@@ -44,6 +44,7 @@ class Plan:
     given: list[str] | None = None  # settings the user gave ("train.lr", …); None: a plan that does not record it
     why: dict[str, str] = field(default_factory=dict)  # what was chosen for the data, in words
     found: list[str] = field(default_factory=list)  # settings that a search found
+    choose: bool = True  # whether settings that were not given are chosen for the data and the time
 
     @property
     def fixed(self) -> set[str]:
@@ -120,6 +121,8 @@ def make_plan(
 def complete(plan: Plan, data: Dataset) -> Plan:
     """The plan with the settings that the task chooses for the data, but for those the user gave: a given length is
     kept."""
+    if not plan.choose:
+        return plan
     plan = with_choices(plan, _precision(plan))
     values, lengths = _by_name(plan), {f"train.{name}" for name in LENGTHS}
     given = {name: values.get(name) for name in plan.fixed}
@@ -222,7 +225,7 @@ def refuse_other(given: Plan, saved: Plan, *, run: str | Path) -> None:
 def _by_name(plan: Plan) -> dict[str, Any]:
     """Settings by their name on the command line, without those that are not set."""
     sections = {"model": plan.model, "task": plan.options, "train": plan.train}
-    hidden = ("model", "options", "train", "given", "why", "found")
+    hidden = ("model", "options", "train", "given", "why", "found", "choose")
     out = {name: value for name, value in vars(plan).items() if name not in hidden}
     out |= {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     return {name: value for name, value in out.items() if value is not None}
@@ -241,4 +244,5 @@ def open_data(plan: Plan, tables: Tables | None = None) -> Dataset:
         encoding=plan.encoding,
         valid=plan.valid,
         running=kind.running_text,
+        lists=None if "kind" not in plan.options else plan.options["kind"] == "multilabel",
     )

@@ -23,7 +23,7 @@ from headway.data.split import input_hash
 from headway.data.tables import Tables
 from headway.errors import InputError
 from headway.jobs.run_config import Plan, open_data
-from headway.tasks.target_kinds import detect
+from headway.data.target_kinds import detect
 
 FOLDS = 5
 STRENGTH = 1.0  # of the L2 penalty: ten times that of the baseline, as wrong labels are not to be learnt
@@ -81,7 +81,7 @@ def find_suspects(plan: Plan, tables: Tables | None = None) -> Suspects:
     if "text" not in kind.fields or "label" not in kind.fields:
         raise InputError(f"--suspect finds wrong labels of texts and tags of words; task {plan.task} has none of these")
     found = {_key(row.fields["label"]): (1, row.where) for row in rows}
-    given = plan.options.get("kind") or detect(found).kind
+    given = plan.options.get("kind") or detect(found, decimal=plan.options.get("decimal", "")).kind
     if given != "labels":
         raise InputError(f"--suspect judges one label a text; here the target is {given} (task.kind=labels overrides)")
     return _of_texts(rows)

@@ -118,7 +118,7 @@ def train(
     >>> figure = trained.plot()
     """
     folder = Path(out or f"runs/{task}")
-    with as_files(data, folder, valid=valid, task=task) as (files, held):
+    with as_files(data, folder, valid=valid, task=task, say=say) as (files, held, say):
         plan = make_plan(
             task,
             files,

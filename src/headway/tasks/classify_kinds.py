@@ -17,11 +17,21 @@ from headway.errors import ConfigError, DataError
 from headway.models.protocol import Model
 from headway.models.rehead import apply_scale
 from headway.tasks.classification import Classification
-from headway.tasks.target_kinds import Detected, Found, Kind, best_delimiter, detect, parse_number, split_labels
+from headway.data.target_kinds import (
+    MARKED,
+    Detected,
+    Found,
+    Kind,
+    best_delimiter,
+    decimal_mark,
+    detect,
+    parse_number,
+    split_labels,
+)
 from headway.tasks.targets import LabelSet, Number, OneLabel, Scale, Target, fitted_threshold
 
 # options that earlier versions did not have, and their defaults
-NEW = {"kind": "labels", "delimiter": "", "threshold": None, "scale": None, "balance": False}
+NEW = {"kind": "labels", "delimiter": "", "threshold": None, "scale": None, "balance": False, "decimal": ""}
 
 
 @dataclass
@@ -30,6 +40,7 @@ class KindClassification(Classification):
     delimiter: str = ""  # multilabel: between the labels of a text
     threshold: float | None = None  # multilabel: labels of higher probability are predicted; None: 0.5, not fitted
     scale: Scale | None = None  # regression: of the numbers in the training data
+    decimal: str = ""  # regression: the mark of decimals in the data, "," or "."; found in the data unless it is given
     balance: bool = False  # labels: rare ones weigh more in the training loss
 
     def __post_init__(self) -> None:
@@ -37,6 +48,8 @@ class KindClassification(Classification):
         self.standardised = False  # regression: whether the logits are; they are during training
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ConfigError(f"threshold is {self.threshold}: it must be from 0 to 1")
+        if self.decimal and self.decimal not in MARKED:
+            raise ConfigError(f'decimal is {self.decimal!r}: it must be "," or "."')
         if self.label_smoothing and self.kind != "labels":
             raise ConfigError(f"label_smoothing applies to task.kind=labels, not to {self.kind}")
 
@@ -44,7 +57,7 @@ class KindClassification(Classification):
     def target(self) -> Target:
         if self.kind == "regression":
             names = self.labels if len(self.labels) > 1 else ("value",)
-            return Number(self.scale or Scale(), standardised=self.standardised, names=names)
+            return Number(self.scale or Scale(), standardised=self.standardised, names=names, decimal=self.decimal)
         if self.kind == "multilabel":
             return LabelSet(self.labels, 0.5 if self.threshold is None else self.threshold, self.delimiter)
         weights = balanced_weights(self.counts) if self.balance and self.counts else ()
@@ -69,17 +82,25 @@ class KindClassification(Classification):
             label = row.fields["label"] if isinstance(row.fields["label"], str) else tuple(row.fields["label"])
             count, where = found.get(label, (0, row.where))
             found[label] = (count + 1, where)
-        detected = detect(found) if given is None else Detected(given, self.delimiter or best_delimiter(found))
+        detected = self._detected(found, given)
         self.kind = detected.kind
         if self.kind == "labels":
             for label, (_, where) in found.items():
                 self.target.encode(label, where=where, strict=False)
             self.count_labels(rows)
         elif self.kind == "regression":
-            self.scale = _scale(found)
+            self.decimal = detected.decimal
+            self.scale = _scale(found, self.decimal)
         else:
             self.delimiter = self.delimiter or detected.delimiter
             self._count_label_sets(found)
+
+    def _detected(self, found: Found, given: Kind | None) -> Detected:
+        if given is None:
+            return detect(found, decimal=self.decimal)
+        if given == "regression":
+            return Detected(given, decimal=self.decimal or decimal_mark(found))
+        return Detected(given, self.delimiter or best_delimiter(found))
 
     def _count_label_sets(self, found: Found) -> None:
         counts: dict[str, int] = {}
@@ -95,7 +116,8 @@ class KindClassification(Classification):
 
     def target_line(self) -> str:
         if self.kind == "regression":
-            return "a number: regression (task.kind=labels reads each as a label)"
+            comma = ", with a decimal comma" if self.decimal == "," else ""
+            return f"a number{comma}: regression (task.kind=labels reads each as a label)"
         if self.kind == "multilabel":
             if not self.delimiter:
                 return "lists of labels: multilabel"
@@ -196,9 +218,9 @@ def judging_half(row: Row) -> bool:
     return bool(input_hash(row) & 1)
 
 
-def _scale(found: Found) -> Scale:
+def _scale(found: Found, decimal: str) -> Scale:
     """Mean and standard deviation of the labels."""
-    target, values, counts = Number(), list[float](), list[int]()
+    target, values, counts = Number(decimal=decimal), list[float](), list[int]()
     for label, (count, where) in found.items():
         values.append(target.encode(label, where=where)[0])
         counts.append(count)

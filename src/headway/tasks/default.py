@@ -21,7 +21,7 @@ from headway.tasks.entities_by_name import EntitiesByName
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
 from headway.tasks.tag import Tag
-from headway.tasks.target_kinds import Kind
+from headway.data.target_kinds import Kind
 from headway.tasks.task import Task
 from headway.tasks.transcribe import Transcribe
 from headway.tasks.translate import Translate

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.data.report import best_constant
 from headway.errors import ConfigError, DataError
-from headway.tasks.target_kinds import parse_number, split_labels
+from headway.data.target_kinds import parse_number, split_labels
 
 UNKNOWN = -1  # the index of a label that the model does not have
 
@@ -153,6 +153,7 @@ class Number(Target):
     scale: Scale = Scale()
     standardised: bool = False
     names: Sequence[str] = ("value",)  # of the outputs; a published model may have several
+    decimal: str = ""  # the mark of decimals in the data; "": a point
 
     metric: ClassVar[str] = "mae"
     higher_is_better: ClassVar[bool] = False
@@ -164,9 +165,12 @@ class Number(Target):
         return len(self.names)
 
     def encode(self, label: Any, *, where: str, strict: bool = True) -> np.ndarray:
-        value = parse_number(label) if isinstance(label, str) else None
+        value = parse_number(label, self.decimal) if isinstance(label, str) else None
         if value is None:
-            raise DataError(f"{where}: label: {label!r:.60} is not a finite number; give one, or remove the example")
+            mark = f' with "{self.decimal}" as the mark of decimals' if self.decimal else ""
+            raise DataError(
+                f"{where}: label: {label!r:.60} is not a finite number{mark}; give one, or remove the example"
+            )
         return np.array([value], dtype=np.float64)
 
     def collate(self, labels: Sequence[np.ndarray]) -> Tensor:

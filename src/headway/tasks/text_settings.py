@@ -15,7 +15,7 @@ from headway.distributed import pick_device
 from headway.models import recipes
 from headway.models.build import build
 from headway.models.recipes import SIZES, Size
-from headway.tasks.target_kinds import Label, detect
+from headway.data.target_kinds import Label, detect
 from headway.tasks.task import Choice
 
 SEEN = 50_000  # examples that a run from scratch without a given length sees, in at least EPOCHS[0] epochs
@@ -116,7 +116,9 @@ def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any])
         pairs = pairs or "text_pair" in row.fields
     counts = sorted(count for count, _ in found.values())
     choice = choose_for_examples(Amount(sum(counts), characters), recipe=recipe, given=given)
-    if not 2 <= len(counts) <= MOST_LABELS or (given.get("task.kind") or detect(found).kind) != "labels":
+    if not 2 <= len(counts) <= MOST_LABELS:
+        return choice
+    if (given.get("task.kind") or detect(found, decimal=given.get("task.decimal", "")).kind) != "labels":
         return choice
     settings, why = dict(choice.settings), dict(choice.why)
     if given.get("train.score") == "macro_f1" and counts[-1] >= UNBALANCED * counts[0]:

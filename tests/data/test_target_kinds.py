@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headway.errors import DataError
-from headway.tasks.target_kinds import best_delimiter, detect, parse_number, split_labels
+from headway.data.target_kinds import best_delimiter, detect, parse_number, split_labels
 
 
 def found(labels: list[Any]) -> dict[Any, tuple[int, str]]:
@@ -58,15 +58,43 @@ def test_detection(labels: list[Any], kind: str, delimiter: str) -> None:
     [
         ([*(f"{i}.5" for i in range(50)), "nan"], "x.csv:51: label: it is missing, while 50 of 51 labels are numbers"),
         ([*(f"{i}.5" for i in range(50)), ""], "x.csv:51: label: it is missing"),
-        ([*(f"{i}.5" for i in range(50)), "many"], "x.csv:51: label: it is 'many', which is no number"),
-        ([*(f"{i}.5" for i in range(50)), "1e999"], "x.csv:51: label: it is '1e999', which is no number"),
-        (["3,5", "4,25", "2,75", "3"], "x.csv:1: label: '3,5' may be a number with a decimal comma"),
+        ([*(f"{i}.5" for i in range(50)), "many"], "x.csv:51: label: it is 'many', which is not a number"),
+        ([*(f"{i}.5" for i in range(50)), "1e999"], "x.csv:51: label: it is '1e999', which is not a number"),
+        (
+            ["3,5", "4.25", "2,75", "3"],
+            r"x.csv:2 \('4.25'\): label: decimals with a point, and x.csv:1 \('3,5'\), x.csv:3",
+        ),
+        (["1,200", "640", "2,450"], r"x.csv:1 \('1,200'\), x.csv:3 .*: a comma before three digits"),
+        (["1,200", "640", "2.5"], r"x.csv:3 \('2.5'\): label: decimals with a point, and x.csv:1"),
         ([("0.5", "1.5")], "x.csv:1: label: a list of numbers"),
     ],
 )
 def test_what_is_neither_is_refused_with_its_place(labels: list[Any], says: str) -> None:
     with pytest.raises(DataError, match=says):
         detect(found(labels))
+
+
+@pytest.mark.parametrize(
+    ("labels", "mark", "values"),
+    [
+        (["3,5", "4,25", "2,75", "3"], ",", [3.5, 4.25, 2.75, 3.0]),
+        (["1.234,50", "0,5", "12", "1.234.567,0"], ",", [1234.5, 0.5, 12.0, 1234567.0]),
+        (["1,234", "0,5", "2,25"], ",", [1.234, 0.5, 2.25]),  # the others have decimals
+        (["1,234.50", "0.5", "12", "1,234"], ".", [1234.5, 0.5, 12.0, 1234.0]),
+        (["0.5", "1.5", "2.25"], "", [0.5, 1.5, 2.25]),
+    ],
+)
+def test_the_mark_of_decimals_is_found(labels: list[str], mark: str, values: list[float]) -> None:
+    one = detect(found(labels))
+    assert (one.kind, one.decimal) == ("regression", mark)
+    assert [parse_number(label, mark) for label in labels] == values
+
+
+def test_a_mark_that_is_given_decides() -> None:
+    unclear = found(["1,200", "640", "2,450"])
+    assert [detect(unclear, decimal=mark).kind for mark in ",."] == ["regression", "labels"]  # 2.45 and 2450: few
+    assert parse_number("1,200", ",") == 1.2 and parse_number("1,200", ".") == 1200
+    assert [parse_number(text, ",") for text in ("12.5", "1.23", "", ",", "1,2,3")] == [None] * 5
 
 
 def test_numbers_and_lists_are_parsed() -> None:

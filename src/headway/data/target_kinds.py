@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.data.check import MISSING
+from headway.data.row import MISSING
 from headway.errors import DataError
 
 Kind = Literal["labels", "regression", "multilabel"]
@@ -20,11 +20,17 @@ Found = Mapping[Label, tuple[int, str]]  # label -> its count and first location
 
 DELIMITERS = (";", "|", ",")
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+# with a mark of decimals that is given; the other mark may separate groups of three digits
+MARKED = {
+    ",": re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?(,\d*)?"),
+    ".": re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(,\d{3})+)?(\.\d*)?([eE][+-]?\d+)?"),
+}
+GROUP = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")  # 1,234: a thousand, or one and a fraction
 BRACKETS = re.compile(r"\[.*\]", re.S)
 MANY = 50  # different whole numbers, above which they are quantities
 RARE = 10  # different whole numbers, from which they are quantities if they hardly recur
 ALMOST = 0.95  # share of numbers from which another value is a mistake
+SHOWN = 3  # places in a message
 LONGEST_LABEL = 60  # characters of a label in a list
 
 
@@ -32,11 +38,17 @@ LONGEST_LABEL = 60  # characters of a label in a list
 class Detected:
     kind: Kind
     delimiter: str = ""  # between the labels of a list that is written as a text
+    decimal: str = ""  # the mark of decimals; "": a point, without groups of digits
 
 
-def parse_number(text: str) -> float | None:
-    """The finite number that a text is; None if it is none."""
-    if NUMBER.fullmatch(text.strip()) is None:
+def parse_number(text: str, decimal: str = "") -> float | None:
+    """The finite number that a text is; None if it is not one."""
+    text = text.strip()
+    if decimal:
+        if MARKED[decimal].fullmatch(text) is None:
+            return None
+        text = text.replace("." if decimal == "," else ",", "").replace(",", ".")
+    if NUMBER.fullmatch(text) is None:
         return None
     value = float(text)
     return value if math.isfinite(value) else None
@@ -63,22 +75,65 @@ def _bracketed(text: str) -> list[str]:
     return [item if isinstance(item, str) else json.dumps(item) for item in items]
 
 
-def detect(found: Found) -> Detected:
-    """The kind of the labels of a data set."""
+def detect(found: Found, *, decimal: str = "") -> Detected:
+    """The kind of the labels of a data set. `decimal` is the mark of decimals, if it is given."""
     if any(isinstance(label, tuple) for label in found):
         _refuse_lists_of_numbers(found)
         return Detected("multilabel")
     texts = {label: at for label, at in found.items() if isinstance(label, str)}
-    filled = [label for label in texts if label.strip()]
-    if filled and all(BRACKETS.fullmatch(label.strip()) for label in filled):
+    if _are_bracketed(texts):
         return Detected("multilabel")
-    if _is_regression(texts):
-        return Detected("regression")
-    _refuse_decimal_comma(texts)
-    for delimiter in DELIMITERS:
-        if _is_list(texts, delimiter):
-            return Detected("multilabel", delimiter)
-    return Detected("labels")
+    mark = decimal or decimal_mark(found)
+    if _is_regression(texts, mark):
+        return Detected("regression", decimal=mark)
+    delimiter = next((mark for mark in DELIMITERS if _is_list(texts, mark)), "")
+    return Detected("multilabel", delimiter) if delimiter else Detected("labels")
+
+
+def are_lists(labels: Collection[str]) -> bool:
+    """Whether labels that are texts are clearly lists."""
+    return _are_bracketed(labels) or any(_is_list(labels, delimiter) for delimiter in DELIMITERS)
+
+
+def _are_bracketed(labels: Iterable[str]) -> bool:
+    filled = [label for label in labels if label.strip()]
+    return bool(filled) and all(BRACKETS.fullmatch(label.strip()) for label in filled)
+
+
+def decimal_mark(found: Found) -> str:
+    """The mark of decimals if nearly all labels are numbers with commas; else "". Numbers of both kinds, and such that
+    may be of either, are refused."""
+    texts = {label: at for label, at in found.items() if isinstance(label, str)}
+    numbers = [text for text in texts if _is_number(text)]
+    total = sum(count for count, _ in texts.values())
+    if not any("," in text for text in numbers) or sum(texts[text][0] for text in numbers) < ALMOST * total:
+        return ""
+    unclear = [text for text in numbers if GROUP.fullmatch(text.strip()) and "," in text]
+    commas = [text for text in numbers if "," in text and text not in unclear and parse_number(text, ".") is None]
+    points = [text for text in numbers if "." in text and parse_number(text, ".") is not None]
+    grouped = [text for text in numbers if "," in text and text not in unclear and text not in commas]
+    if points and commas or (points and unclear and not grouped):
+        raise DataError(
+            f"{_places(points, texts)}: label: decimals with a point, and {_places(commas or unclear, texts)} with a "
+            'comma. Write all of them alike; or name the mark of decimals (--decimal "," or --decimal "."), and the '
+            "other one separates thousands; or set task.kind=labels"
+        )
+    if unclear and not (commas or grouped):
+        raise DataError(
+            f"{_places(unclear, texts)}: label: a comma before three digits, which may separate thousands or decimals. "
+            'Say which: --decimal "," or --decimal "."; or set task.kind=labels'
+        )
+    return "," if commas else "."
+
+
+def _is_number(text: str) -> bool:
+    return any(parse_number(text, mark) is not None for mark in MARKED)
+
+
+def _places(texts: Sequence[str], at: Mapping[str, tuple[int, str]]) -> str:
+    """The first places with their values."""
+    more = f" and {len(texts) - SHOWN:,} more" if len(texts) > SHOWN else ""
+    return ", ".join(f"{at[text][1]} ({text!r:.30})" for text in texts[:SHOWN]) + more
 
 
 def best_delimiter(found: Found) -> str:
@@ -88,9 +143,10 @@ def best_delimiter(found: Found) -> str:
     return delimiter if count else ""
 
 
-def _is_regression(texts: Mapping[str, tuple[int, str]]) -> bool:
+def _is_regression(texts: Mapping[str, tuple[int, str]], decimal: str) -> bool:
     """Whether the labels are quantities: fractions, or many different whole numbers that are not numbers of classes."""
-    numbers = {text: value for text in texts if (value := parse_number(text)) is not None and not _is_code(text)}
+    read = {text: parse_number(text, decimal) for text in texts if not _is_code(text)}
+    numbers = {text: value for text, value in read.items() if value is not None}
     if not _are_quantities(numbers, texts):
         return False
     others = [text for text in texts if text not in numbers]
@@ -98,7 +154,8 @@ def _is_regression(texts: Mapping[str, tuple[int, str]]) -> bool:
     if other > (1 - ALMOST) * total:
         return False
     if others:
-        missing = "is missing" if others[0].strip().casefold() in MISSING else f"is {others[0]!r}, which is no number"
+        absent = others[0].strip().casefold() in MISSING
+        missing = "is missing" if absent else f"is {others[0]!r}, which is not a number"
         raise DataError(
             f"{texts[others[0]][1]}: label: it {missing}, while {total - other:,} of {total:,} labels are numbers. "
             "Give the example a number, or remove it; or set task.kind=labels to read all of them as labels"
@@ -132,17 +189,7 @@ def _refuse_lists_of_numbers(found: Found) -> None:
             )
 
 
-def _refuse_decimal_comma(texts: Mapping[str, tuple[int, str]]) -> None:
-    with_comma = [text for text in texts if "," in text]
-    if len(with_comma) > 2 and all(DECIMAL_COMMA.fullmatch(text.strip()) for text in texts):
-        text = with_comma[0]
-        raise DataError(
-            f"{texts[text][1]}: label: {text!r} may be a number with a decimal comma, or two labels. Write numbers "
-            "with a point; or set task.kind=multilabel, or task.kind=labels"
-        )
-
-
-def _is_list(texts: Mapping[str, tuple[int, str]], delimiter: str) -> bool:
+def _is_list(texts: Iterable[str], delimiter: str) -> bool:
     """Whether the labels are clearly lists: their parts are short, recur in other lists, and vary in number."""
     lists = {text: split_labels(text, delimiter) for text in texts if text.strip()}
     several = [parts for parts in lists.values() if len(parts) > 1]

@@ -96,9 +96,15 @@ def test_an_ngram_model_is_a_distribution_and_learns() -> None:
     assert NgramModel(ids[:3000], vocab=9, order=1).losses(ids[3000:]).mean() > 1.9
 
 
-def test_large_data_is_thinned_evenly_and_says_so() -> None:
+def test_large_data_is_drawn_and_says_so() -> None:
     kept, note = thinned(range(1000), lambda item: 10, most=2000)
-    assert 100 <= len(kept) <= 200 and kept[0] == 0 and kept[-1] > 900
+    assert (
+        150 <= len(kept) <= 200
+        and list(kept) == sorted(kept)
+        and kept == thinned(range(1000), lambda item: 10, most=2000)[0]
+    )
+    assert min(np.histogram(kept, 5)[0]) > 20  # from everywhere
+    assert 0.35 < np.mean(np.array(kept) % 2) < 0.65  # where labels take turns, each is drawn
     assert note == f"on {len(kept)} of 1,000 training examples"
     assert thinned(range(10), lambda item: 10, most=2000) == (list(range(10)), "")
     assert thinned([], lambda item: 1, most=5) == ([], "")

@@ -1,11 +1,15 @@
 """The split by hash, and given parts by file name."""
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.data.dataset import first_rows, open_files
 from headway.data.row import Row
-from headway.data.split import BORDER, digest, find_parts, held_out_border, input_hash, split_hash
+from headway.data.split import BORDER, digest, drawn_rows, find_parts, held_out_border, input_hash, split_hash
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -83,3 +87,20 @@ def test_ambiguous_parts_are_refused(tmp_path):
         (tmp_path / "other" / name).write_text("x")
     with pytest.raises(DataError, match="none whose name begins with train"):
         find_parts(tmp_path / "other")
+
+
+@pytest.mark.parametrize("ordered_by", ["label", "time", "turns"])
+def test_drawn_rows_are_of_all_and_the_same_each_time(ordered_by: str, tmp_path: Path) -> None:
+    """TRUST 66: not the first ones, of a file that is sorted by label."""
+    labels = [number // 200 if ordered_by == "label" else number % 10 for number in range(2000)]
+    lines = [f"text {number},label {label}\n" for number, label in enumerate(labels)]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(lines))
+    data = open_files(tmp_path / "x.csv", fields=("text", "label"), columns={})
+    drawn = drawn_rows(data.test(), 500)
+    counts = Counter(row.fields["label"] for row in drawn)
+    assert len(drawn) == 500 and len(counts) == 10 and min(counts.values()) > 25
+    assert drawn == drawn_rows(data.test(), 500) == sorted(drawn, key=lambda row: int(row.fields["text"].split()[1]))
+    assert {row.where for row in drawn} == {row.where for row in drawn_rows(reversed(list(data.test())), 500)}
+    first = Counter(row.fields["label"] for row in first_rows(data.test, 500))
+    assert (len(first) == 3) == (ordered_by == "label")  # the control
+    assert {row.where for row in drawn_rows(data.valid(), 10**6)} == {row.where for row in data.valid()}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.errors import DataError
 from headway.data.target_kinds import best_delimiter, detect, parse_number, split_labels
+from headway.errors import DataError
 
 
 def found(labels: list[Any]) -> dict[Any, tuple[int, str]]:

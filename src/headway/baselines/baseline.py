@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import itemgetter
+from random import Random
+from statistics import median
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -37,20 +42,23 @@ def baseline_lines(found: Sequence[Baseline], scores: Mapping[str, float], *, me
 def thinned(
     items: Iterable[Item], size: Callable[[Item], int], *, most: int, what: str = "training examples"
 ) -> tuple[Sequence[Item], str]:
-    """The items, or evenly spread ones of at most about `most` in total `size`, with a note that says so. The items are
-    read once, and never more than twice as many are kept as are returned."""
-    kept, total, step, count = list[tuple[int, Item]](), 0, 1, 0
-    for number, item in enumerate(items):
+    """The items, or randomly drawn ones of at most about `most` in total `size`, in their order, with a note that says
+    so; the same each time. The items are read once, and about twice as many are kept as are returned at most."""
+    draws, limit, count = Random(0), 1.0, 0
+    kept, total = list[tuple[float, int, Item]](), 0  # (draw, size, item); those below the limit
+    for item in items:
         count += 1
-        if number % step:
+        if (draw := draws.random()) >= limit:
             continue
-        kept.append((size(item), item))
-        total += kept[-1][0]
+        kept.append((draw, size(item), item))
+        total += kept[-1][1]
         while total > 2 * most and len(kept) > 1:
-            kept, step = kept[::2], 2 * step
-            total = sum(each for each, _ in kept)
-    if total > most and len(kept) > 1:
-        every = -(-total // most)
-        kept = kept[::every]
+            limit = median(draw for draw, _, _ in kept)
+            kept = [each for each in kept if each[0] < limit]
+            total = sum(each for _, each, _ in kept)
+    if total > most:
+        ends = list(accumulate(each for _, each, _ in sorted(kept, key=itemgetter(0))))
+        last = sorted(draw for draw, _, _ in kept)[max(0, bisect(ends, most) - 1)]
+        kept = [each for each in kept if each[0] <= last]
     note = "" if len(kept) == count else f"on {len(kept):,} of {count:,} {what}"
-    return [item for _, item in kept], note
+    return [item for _, _, item in kept], note

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,13 @@ def digest(row: Row, *, fields: Iterable[str]) -> int:
 def input_hash(row: Row) -> int:
     """Hash of the input fields: equal for rows that differ only in label or target."""
     return digest(row, fields=input_fields(row))
+
+
+def drawn_rows(rows: Iterable[Row], count: int) -> list[Row]:
+    """At most `count` of the rows, those whose input has the smallest hash, in their order: a random sample that is the
+    same each time, also where the rows are sorted by label or by time."""
+    hashed = ((input_hash(row), number, row) for number, row in enumerate(rows))
+    return [row for _, _, row in sorted(nsmallest(count, hashed, key=itemgetter(0, 1)), key=itemgetter(1))]
 
 
 def input_fields(row: Row) -> list[str]:

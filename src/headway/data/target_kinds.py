@@ -112,7 +112,7 @@ def decimal_mark(found: Found) -> str:
     commas = [text for text in numbers if "," in text and text not in unclear and parse_number(text, ".") is None]
     points = [text for text in numbers if "." in text and parse_number(text, ".") is not None]
     grouped = [text for text in numbers if "," in text and text not in unclear and text not in commas]
-    if points and commas or (points and unclear and not grouped):
+    if (points and commas) or (points and unclear and not grouped):
         raise DataError(
             f"{_places(points, texts)}: label: decimals with a point, and {_places(commas or unclear, texts)} with a "
             'comma. Write all of them alike; or name the mark of decimals (--decimal "," or --decimal "."), and the '

@@ -3,19 +3,22 @@ fitted anew to the training data of the run, where that is still there."""
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
 from headway.baselines import Baseline
 from headway.bundle import Bundle
 from headway.data.dataset import RowReader
+from headway.data.row import Row
+from headway.data.split import drawn_rows
 from headway.errors import DataError
 from headway.files import is_present
 from headway.jobs.run_folder import BASELINES, PLAN, read_run_json, run_file
 from headway.validation import from_dict
 
-MOST = 20_000  # rows: on more it is not computed
+MOST = 20_000  # rows that it is scored on
 
 
 class StoredBaselines(TypedDict):
@@ -29,14 +32,25 @@ def beside(bundle: Bundle, rows: RowReader, *, own: bool) -> list[Baseline]:
         return []
     if own:
         return stored(folder)
-    kept = list(islice(rows(), MOST + 1))
+    count = 0
+
+    def counted() -> Iterator[Row]:
+        nonlocal count
+        for row in rows():
+            count += 1
+            yield row
+
+    kept = drawn_rows(counted(), MOST)
     from headway.jobs.run_config import open_data, saved_plan
 
     try:
         train = open_data(saved_plan(folder)).train
-        found = bundle.find_task().classic_baseline(train, kept) if 0 < len(kept) <= MOST else None
+        found = bundle.find_task().classic_baseline(train, kept) if kept else None
     except DataError:  # the training data has been moved
         return []
+    if found is not None and len(kept) < count:
+        note = f"scored on {len(kept):,} of {count:,} examples"
+        found = replace(found, note=f"{found.note}, {note}" if found.note else note)
     return [] if found is None else [found]
 
 

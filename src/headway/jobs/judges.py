@@ -12,9 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from headway.baselines import thinned
 from headway.bundle import Bundle, load
 from headway.data.dataset import Dataset
 from headway.data.row import Row
+from headway.data.split import input_hash
 from headway.errors import InputError
 from headway.preprocess.image import to_picture
 from headway.tasks.distributed import world_size
@@ -49,10 +51,9 @@ class TrainedClassifiers:
         kept = None if self.folder is None else self.folder / "training" / FOLDER
         if kept is not None and (kept / "training" / "scores.json").exists():
             return _classifier(load(kept))
-        rows = list(self.rows())
-        step = max(1, -(-len(rows) // MOST))
-        pictures = self.pixels([row for row, _ in rows[::step]])
-        return self._trained("the judge", "real", pictures, [label for _, label in rows[::step]], out=kept)
+        rows, _ = thinned(self.rows(), lambda row: 1, most=MOST)
+        pictures = self.pixels([row for row, _ in rows])
+        return self._trained("the judge", "real", pictures, [label for _, label in rows], out=kept)
 
     def drawn(self, pictures: Pictures, labels: Sequence[str]) -> Classifier:
         return self._trained("a classifier", "drawn", pictures, labels, out=None)
@@ -79,6 +80,7 @@ def picture_scores(
     if world_size() > 1:
         raise InputError("pictures are evaluated by one process, which trains classifiers; start it without torchrun")
     task, sizes = cast(Any, bundle.find_task()), sizes or SIZES
+    rows = sorted(rows, key=input_hash)  # drawn at random, where some of them are enough
     on_line: Say = say or (lambda line: None)
     training = [] if run is None else list(run.train())
     real = task.pixels(rows)

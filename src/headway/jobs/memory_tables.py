@@ -25,8 +25,8 @@ DATA = "data"  # in a run's training/: the tables it was given
 def as_files(
     data: Any, folder: Path, *, valid: Any, task: str, say: Say | None
 ) -> Iterator[tuple[Any, Any, Say | None]]:
-    """Yields (data, valid) as files, and `say` with places in them as those of the tables. Tables are written into the folder of the run; if the run does not start because
-    of an error of Headway's, they are removed again."""
+    """Yields (data, valid) as files, and `say` with places in them as those of the tables. Tables are written into the
+    folder of the run; if the run does not start because of an error of Headway's, they are removed again."""
     tables = as_tables(data, valid=valid)
     if tables is None:
         yield data, valid, say

@@ -21,9 +21,9 @@ from headway.baselines.tfidf import TextFeatures, TfIdf
 from headway.data.row import Row
 from headway.data.split import input_hash
 from headway.data.tables import Tables
+from headway.data.target_kinds import detect
 from headway.errors import InputError
 from headway.jobs.run_config import Plan, open_data
-from headway.data.target_kinds import detect
 
 FOLDS = 5
 STRENGTH = 1.0  # of the L2 penalty: ten times that of the baseline, as wrong labels are not to be learnt

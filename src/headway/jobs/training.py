@@ -16,7 +16,7 @@ from headway import tasks
 from headway.baselines import Baseline, baseline_lines
 from headway.bundle import Bundle, load
 from headway.checkpoints import save_json
-from headway.data.dataset import first_rows
+from headway.data.split import drawn_rows
 from headway.distributed import init_distributed, pick_device
 from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
@@ -204,7 +204,7 @@ def _run_plan(
         bundle, source, report = prepared.bundle, prepared.source, prepared.report
         data = replace(data, train=opened.train)  # training rows need not stay in memory
         task = bundle.find_task()
-        held = first_rows(data.valid, settings.eval_rows)
+        held = drawn_rows(data.valid(), settings.eval_rows)
         if not held:
             raise DataError(
                 f"{data.name}: nothing is held out to evaluate on; give more examples, or held-out data (--valid)"
@@ -217,7 +217,7 @@ def _run_plan(
     for line in cut:
         say(f"cut          {line}")
     if report is not None and report.held_out > len(held):
-        say(f"evaluating   on the first {len(held):,} of {report.held_out:,} held-out examples; at the end on all")
+        say(f"evaluating   on {len(held):,} of {report.held_out:,} held-out examples, drawn at random; all at the end")
     begun = resume and world.broadcast(bool(states(folder / "training")))
     if resume and not begun:
         world.run_on_main(lambda: require_initial_weights(folder))

@@ -19,6 +19,7 @@ from headway.data.builtin.dialogues import DIALOGUES
 from headway.data.builtin.pool import Builtin
 from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
+from headway.data.split import drawn_rows
 from headway.errors import DataError, InputError
 from headway.models.protocol import Model
 from headway.preprocess.chat import chat_ids, turn_ends
@@ -150,12 +151,12 @@ class Chat(ChatExamples):
         return {**parts, **{name: value.sum() for name, value in likelihood.items()}}
 
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        """As `quick_evaluate`, and the share of answers that end by themselves, of the first SAMPLED conversations."""
+        """As `quick_evaluate`, and the share of answers that end by themselves, of SAMPLED conversations."""
         rows = list(rows)
         scores = self.quick_evaluate(model, rows)
         if scores.keys() == {"examples"}:
             raise InputError("answers that are marked as good or bad are evaluated with a reference model: --reference")
-        prompts = [self.model_input(row) for row in rows[:SAMPLED]]
+        prompts = [self.model_input(row) for row in drawn_rows(rows, SAMPLED)]
         fits = [each for each in prompts if len(self.prompt(each, where="")) < self.context]
         if fits:
             found = self.predict(

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.baselines import Baseline
+from headway.baselines import Baseline, thinned
 from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
@@ -100,10 +99,9 @@ class ClassifyImage(Classification):
         return task
 
     def _measured(self, rows: RowReader) -> tuple[list[float], list[float]]:
-        """Mean and standard deviation of each channel, over images spread evenly through the data."""
-        step = max(1, sum(self.counts) // MEASURED)
-        read = self.image_processor.pixels
-        pictures = [read(row.fields["image"], where=row.where) for row in islice(rows(), 0, None, step)]
+        """Mean and standard deviation of each channel, over some of the images."""
+        read, (some, _) = self.image_processor.pixels, thinned(rows(), lambda row: 1, most=MEASURED)
+        pictures = [read(row.fields["image"], where=row.where) for row in some]
         values = np.stack(pictures).reshape(-1, self.channels) / 255.0
         return values.mean(0).round(4).tolist(), values.std(0).clip(min=1e-2).round(4).tolist()
 

@@ -13,10 +13,6 @@ from headway.data.check import Checker, NumberSummary
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.data.split import input_hash
-from headway.errors import ConfigError, DataError
-from headway.models.protocol import Model
-from headway.models.rehead import apply_scale
-from headway.tasks.classification import Classification
 from headway.data.target_kinds import (
     MARKED,
     Detected,
@@ -28,6 +24,10 @@ from headway.data.target_kinds import (
     parse_number,
     split_labels,
 )
+from headway.errors import ConfigError, DataError
+from headway.models.protocol import Model
+from headway.models.rehead import apply_scale
+from headway.tasks.classification import Classification
 from headway.tasks.targets import LabelSet, Number, OneLabel, Scale, Target, fitted_threshold
 
 # options that earlier versions did not have, and their defaults

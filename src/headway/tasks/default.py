@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.checkpoints.sentence import SentenceSettings
+from headway.data.target_kinds import Kind
 from headway.errors import InputError
 from headway.generation.defaults import GenerationDefaults
 from headway.models.protocol import Model
@@ -21,7 +22,6 @@ from headway.tasks.entities_by_name import EntitiesByName
 from headway.tasks.fill import Fill
 from headway.tasks.generate import Generate
 from headway.tasks.tag import Tag
-from headway.data.target_kinds import Kind
 from headway.tasks.task import Task
 from headway.tasks.transcribe import Transcribe
 from headway.tasks.translate import Translate

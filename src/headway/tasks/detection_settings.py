@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from headway.baselines import thinned
 from headway.data.boxes import usable
 from headway.data.dataset import RowReader
 from headway.errors import DataError
@@ -46,7 +46,7 @@ class Statistics:
         """Mean and standard deviation of each channel."""
         pictures = [
             np.asarray(open_image(row.fields["image"], where=row.where).convert("RGB").resize(size[::-1]))
-            for row in islice(rows(), MEASURED)
+            for row in thinned(rows(), lambda row: 1, most=MEASURED)[0]
         ]
         values = np.stack(pictures).reshape(-1, 3) / 255.0
         return values.mean(0).round(4).tolist(), values.std(0).clip(min=1e-2).round(4).tolist()

@@ -7,13 +7,13 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import nn
 
+from headway.baselines import thinned
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.captions import CAPTIONED_SHAPES
 from headway.data.builtin.pool import Builtin
@@ -90,7 +90,7 @@ class Draw(Task):
             raise DataError("the data has no pictures")
         if tokenizer is None:
             task.tokenizer = Tokenizer.train(captions, kind="wordpiece", size=task.vocab, lowercase=True)
-        task._measure(list(islice(rows(), 0, None, max(1, captions.total() // MEASURED))))
+        task._measure(thinned(rows(), lambda row: 1, most=MEASURED)[0])
         return task
 
     def _measure(self, rows: Sequence[Row]) -> None:

@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from headway.baselines import thinned
 from headway.data.dataset import RowReader
 from headway.data.row import Row
 from headway.distributed import pick_device
@@ -71,7 +71,7 @@ class Pictures:
 def look(rows: RowReader) -> Pictures:
     counts = Counter(row.fields["label"] for row in rows())
     total = sum(counts.values())
-    sample = list(islice(rows(), 0, None, max(1, total // SAMPLE)))[:SAMPLE]
+    sample, _ = thinned(rows(), lambda row: 1, most=SAMPLE)
     opened = [open_image(row.fields["image"], where=row.where) for row in sample]
     sizes = [min(picture.size) for picture in opened]
     small = np.stack([np.asarray(picture.convert("L").resize((PROBE_SIDE, PROBE_SIDE))) for picture in opened])

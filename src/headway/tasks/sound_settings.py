@@ -11,11 +11,11 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
 
+from headway.baselines import thinned
 from headway.data.dataset import RowReader
 from headway.distributed import pick_device
 from headway.errors import DataError
@@ -51,11 +51,8 @@ class Recordings:
 
 
 def look(rows: RowReader, *, rate: int) -> Recordings:
-    total = sum(1 for _ in rows())
-    lengths = sorted(
-        Sound(row.fields["audio"], rate, row.where, DataError).header.seconds
-        for row in islice(rows(), 0, None, max(1, total // SAMPLE))
-    )
+    total, (some, _) = sum(1 for _ in rows()), thinned(rows(), lambda row: 1, most=SAMPLE)
+    lengths = sorted(Sound(row.fields["audio"], rate, row.where, DataError).header.seconds for row in some)
     return Recordings(total, lengths[len(lengths) // 2] if lengths else 0.0)
 
 

@@ -15,17 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.report import best_constant
-from headway.errors import ConfigError, DataError
 from headway.data.target_kinds import parse_number, split_labels
+from headway.errors import ConfigError, DataError
 
 UNKNOWN = -1  # the index of a label that the model does not have
+Answers = list[dict[str, Any]]
 
 
 class Target(ABC):
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = None  # in a published config.json
-    options: ClassVar[tuple[str, ...]] = ("top",)  # of `answers`
+    options: ClassVar[tuple[str, ...]] = ("top", "threshold")  # of `answers`
 
     @property
     @abstractmethod
@@ -45,8 +46,10 @@ class Target(ABC):
         """The sum over the examples."""
 
     @abstractmethod
-    def answers(self, logits: Tensor, *, top: int | None = None) -> list[dict[str, Any]]:
-        """The prediction for each row of logits; `top` keeps that many scores."""
+    def answers(
+        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The prediction for each row of logits; `top` keeps that many scores, a label below `threshold` is none."""
 
     @abstractmethod
     def scores(self, logits: Tensor, labels: Sequence[np.ndarray]) -> dict[str, float]:
@@ -91,12 +94,15 @@ class OneLabel(Target):
             logits, target, weights, label_smoothing=smoothing, ignore_index=UNKNOWN, reduction="sum"
         )
 
-    def answers(self, logits: Tensor, *, top: int | None = None) -> list[dict[str, Any]]:
+    def answers(
+        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
+    ) -> list[dict[str, Any]]:
         out = []
         for row in logits.softmax(-1):
             scores = ranked(self.labels, row, top)
             label, score = next(iter(scores.items()))
-            out.append({"label": label, "score": score, "scores": scores})
+            sure = threshold is None or score >= threshold
+            out.append({"label": label if sure else None, "score": score, "scores": scores})
         return out
 
     def scores(self, logits: Tensor, labels: Sequence[np.ndarray]) -> dict[str, float]:
@@ -188,7 +194,9 @@ class Number(Target):
         values = logits.double().numpy()
         return values * self.scale.std + self.scale.mean if self.standardised else values
 
-    def answers(self, logits: Tensor, *, top: int | None = None) -> list[dict[str, Any]]:
+    def answers(
+        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
+    ) -> list[dict[str, Any]]:
         if self.outputs == 1:
             return [{"value": float(row[0])} for row in self.values(logits)]
         return [{"values": dict(zip(self.names, row.tolist(), strict=True))} for row in self.values(logits)]
@@ -239,11 +247,13 @@ class LabelSet(Target):
         """The mean over the labels, so that it does not grow with their number."""
         return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="sum") / len(self.labels)
 
-    def answers(self, logits: Tensor, *, top: int | None = None) -> list[dict[str, Any]]:
-        out = []
+    def answers(
+        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
+    ) -> list[dict[str, Any]]:
+        out, least = [], self.threshold if threshold is None else threshold
         for row in logits.sigmoid():
             scores = ranked(self.labels, row, None)
-            chosen = [label for label, score in scores.items() if score > self.threshold]
+            chosen = [label for label, score in scores.items() if score > least]
             out.append({"labels": chosen, "scores": dict(list(scores.items())[:top])})
         return out
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from headway.data.dataset import RowReader
+from headway.data.target_kinds import Label, detect
 from headway.distributed import pick_device
 from headway.models import recipes
 from headway.models.build import build
 from headway.models.recipes import SIZES, Size
-from headway.data.target_kinds import Label, detect
 from headway.tasks.task import Choice
 
 SEEN = 50_000  # examples that a run from scratch without a given length sees, in at least EPOCHS[0] epochs

@@ -3,7 +3,7 @@
 
 `run_limited` runs a script of Headway's own on untrusted data with limits on CPU time and memory. Its process reads one
 JSON object on standard input and writes one on standard output; a `KeptProcess` reads and writes one per line until its
-input ends. It runs in Python's isolated mode, so this file imports nothing but the standard library.
+input ends. This file imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class CrashError(Exception):
 
 
 def run_limited(script: Path, request: dict[str, Any], *, seconds: int, memory: int) -> Any:
-    """The script's answer to `request`. `seconds` limits CPU time, `memory` the bytes of address space; Windows has no
-    such limits, and the process is stopped by a timeout there."""
-    command = python_command("-I", __file__, str(script), str(seconds), str(memory))
+    """The script's answer to `request`. `seconds` limits CPU time, `memory` the bytes of address space beyond that of
+    the script's imports; Windows has no such limits, and the process is stopped by a timeout there."""
+    command = python_command(__file__, str(script), str(seconds), str(memory))
     timeout = seconds * TIMEOUT_FACTOR
     try:
         done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=timeout)
@@ -117,7 +117,7 @@ def _failure(code: int, errors: str) -> Exception:
 
 class KeptProcess:
     """As `run_limited`, with one process for many requests: starting Python and its imports takes longer than most
-    answers. The limit on CPU time is per request; a process that reaches a limit is replaced. Thread-safe."""
+    answers. The limits are per request; a process that reaches one is replaced. Thread-safe."""
 
     def __init__(self, script: Path, *, memory: int) -> None:
         self.script, self.memory = script, memory
@@ -127,12 +127,15 @@ class KeptProcess:
         self._owner = 0
         atexit.register(self.close)
 
-    def run(self, request: dict[str, Any], *, seconds: int) -> Any:
+    def run(self, request: dict[str, Any], *, seconds: int, more_memory: int = 0) -> Any:
+        """`more_memory`: bytes that this request may need beyond those of any."""
         with self._lock:
             process = self._started()
             assert process.stdin is not None
             try:
-                process.stdin.write(json.dumps({"seconds": seconds, "request": request}) + "\n")
+                process.stdin.write(
+                    json.dumps({"limits": [seconds, self.memory + more_memory], "request": request}) + "\n"
+                )
                 process.stdin.flush()
                 line = self._lines.get(timeout=seconds * TIMEOUT_FACTOR)
             except Empty:
@@ -151,7 +154,7 @@ class KeptProcess:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            command = python_command("-I", __file__, str(self.script), "kept", str(self.memory))
+            command = python_command(__file__, str(self.script), "kept")
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
             self._lines, self._owner = SimpleQueue(), os.getpid()
@@ -180,42 +183,46 @@ def _read(stream: Any, lines: SimpleQueue[str]) -> None:
     lines.put("")
 
 
-def limit(seconds: int, memory: int) -> None:
-    """Limits memory and CPU time of this process, and forbids writing files."""
+def limit(seconds: int, memory: int, *, used: int) -> None:
+    """Limits memory of this process beyond the `used` bytes, and its CPU time from now on; forbids writing files."""
     try:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    limit_seconds(seconds)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    times = resource.getrusage(resource.RUSAGE_SELF)
+    soft = {
+        resource.RLIMIT_AS: used + memory,
+        resource.RLIMIT_CPU: math.ceil(times.ru_utime + times.ru_stime) + seconds,
+        resource.RLIMIT_FSIZE: 0,
+    }
+    for kind, most in soft.items():
+        resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
-def limit_seconds(seconds: int) -> None:
-    """Limits the CPU time of this process from now on."""
-    import resource
+def _address_space() -> int:
+    """Bytes that this process has now; libraries reserve some for every core. 0 if the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, hard))
 
-
-def answer_lines(answer: Any, memory: int) -> None:
+def answer_lines(answer: Any) -> None:
     """One request per line of standard input, until it ends."""
-    limit(60, memory)
+    used = _address_space()
     for line in sys.stdin:
         given = json.loads(line)
-        if "resource" in sys.modules:
-            limit_seconds(given["seconds"])
+        limit(*given["limits"], used=used)
         print(json.dumps(answer(given["request"])), flush=True)
 
 
 if __name__ == "__main__":
-    path, seconds, memory = sys.argv[1:]
+    path, *limits = sys.argv[1:]
     started = runpy.run_path(path)  # its imports are not limited
-    if seconds == "kept":
-        answer_lines(started["answer"], int(memory))
+    if limits == ["kept"]:
+        answer_lines(started["answer"])
     else:
         request = json.load(sys.stdin)
-        limit(int(seconds), int(memory))
+        limit(*map(int, limits), used=_address_space())
         json.dump(started["answer"](request), sys.stdout)

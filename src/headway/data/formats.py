@@ -16,12 +16,16 @@ from headway.data.conll import conll
 from headway.data.input_file import InputFile, Record
 from headway.data.json_stream import parse
 from headway.data.row import Layout, kind
+from headway.data.table_limits import refuse_ratio, try_table
 from headway.data.text_reader import DEFAULT, Limits
 from headway.data.workbook import sheet_rows
 from headway.errors import DataError
 from headway.files import open_file
+from headway.printable import printable
 
 FASTTEXT = "__label__"  # in front of each label
+PARQUET_ROWS, PARQUET_BYTES = 256, 64 << 20  # decoded at once, at most
+VALUE_BYTES = 8  # of memory for any value, also an empty one, which a file may only count
 
 
 def table(file: InputFile) -> Iterator[Record]:
@@ -212,12 +216,28 @@ def parquet(file: InputFile) -> Iterator[Record]:
     number = 0
     try:
         with open_file(file.path) as opened:
-            for batch in module.ParquetFile(opened).iter_batches(batch_size=256):
+            table = module.ParquetFile(opened)
+            at_once = _refuse_parquet_bomb(file, table.metadata)
+            for batch in table.iter_batches(batch_size=at_once):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-    except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
+    except DataError:
+        raise
+    except Exception as error:  # whatever its decoders meet
         raise DataError(f"{file.path}:{number + 1}: the Parquet file is damaged here ({error}).") from error
+
+
+def _refuse_parquet_bomb(file: InputFile, metadata: Any) -> int:
+    """How many rows are decoded at once: few if they are large (pictures)."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    values = sum(group.column(n).num_values for group in groups for n in range(group.num_columns))
+    refuse_ratio(file.path, max(sum(group.total_byte_size for group in groups), values * VALUE_BYTES), file.limits)
+    mean = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    at_once = min(PARQUET_ROWS, max(1, PARQUET_BYTES // max(mean, 1)))
+    if damaged := try_table(file.path, "parquet", rows=at_once, limits=file.limits):
+        raise DataError(f"{file.path}: the Parquet file is damaged ({printable(damaged)}).")
+    return at_once
 
 
 def _object(value: Any, *, where: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ OFFICE = "an office document; save its table as CSV (UTF-8) and give that file"
 BINARY = {  # first bytes → what the file is, and what to do
     b"PK\x03\x04": "a zip archive; unpack it and give the file in it",
     b"\xd0\xcf\x11\xe0": OFFICE,
+    b"ARROW1": "an Arrow (Feather) file; save its table as Parquet and give that file",
     b"%PDF": "a PDF document; extract its text and give that file",
     b"7z\xbc\xaf": "a 7z archive; unpack it and give the file in it",
     b"Rar!": "a RAR archive; unpack it and give the file in it",

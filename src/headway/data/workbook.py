@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.paths import SheetPath
+from headway.data.table_limits import try_table
+from headway.data.text_reader import DEFAULT
 from headway.errors import DataError, closest
 from headway.files import open_file
 from headway.preprocess.archive import refuse_bomb
 from headway.printable import printable
 
 MAX_ROWS = 1 << 20  # of a sheet in Excel
+UNTRIED = 1 << 20  # bytes of XML from which openpyxl cannot make more than a gigabyte of objects
 INSTALL = "reading Excel workbooks needs openpyxl: pip install 'headway[excel]'; or save the sheet as CSV (UTF-8)"
 
 
@@ -79,7 +82,11 @@ def _workbook(path: Path) -> Iterator[Any]:
     with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                refuse_bomb(archive, path, packed=file.seek(0, 2))
+                members = refuse_bomb(archive, path, packed=file.seek(0, 2))
+            if sum(member.file_size for member in members) > UNTRIED and (
+                damaged := try_table(path, "workbook", rows=1, limits=DEFAULT)
+            ):
+                raise _damaged(path, damaged)
             file.seek(0)
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         except DataError:
@@ -99,6 +106,6 @@ def _next(path: Path, rows: Iterator[tuple[int, Any]]) -> tuple[int, Any] | None
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
+def _damaged(path: Path, error: Exception | str) -> DataError:
     reason = printable(str(error))[:200] or type(error).__name__
     return DataError(f"{path}: not an Excel workbook (.xlsx), or a damaged one ({reason}); save it again.")

@@ -45,6 +45,21 @@ def test_every_file_is_run(folder: Path) -> None:
     assert [(row["text"], row["n"], row["m"]) for row in found] == [("one", "1", ""), ("two", "", "2")]
 
 
+def test_a_label_below_the_threshold_is_empty(folder: Path) -> None:
+    (folder / "unsure.csv").write_text("text\none\ntwo\n")
+    run = ["run", "classify", "--file", "unsure.csv", "--out"]
+    for threshold, name in (("0", "all.csv"), ("1", "none.csv")):
+        assert headway(*run, name, "--threshold", threshold, cwd=folder).returncode == 0
+    sure, unsure = table(folder / "all.csv"), table(folder / "none.csv")
+    assert all(row["prediction"] for row in sure) and [row["prediction"] for row in unsure] == ["", ""]
+    assert [row["score"] for row in sure] == [row["score"] for row in unsure]
+    shown = json.loads(headway("run", "classify", "one", "--threshold", "1", "--json", cwd=folder).stdout)
+    assert shown["answer"]["label"] is None and 0 < shown["answer"]["score"] < 1
+    assert "from 0 to 1" in headway("run", "classify", "one", "--threshold", "2", cwd=folder).stderr
+    refused = headway("run", "tag", "one", "--threshold", "0.5", cwd=folder)
+    assert refused.returncode == 2 and "--threshold does not apply" in refused.stderr
+
+
 def test_a_chat_model_answers_the_rows_that_it_was_trained_on(folder: Path) -> None:
     rows = [{"instruction": "hi", "response": "hello"}, {"instruction": "bye", "response": "bye"}]
     (folder / "chat.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -54,6 +54,14 @@ def test_classes(client, task_folders: dict[str, Path]) -> None:
     assert len(client("classify").text_classification("please cancel my order", top_k=2)) == 2
 
 
+def test_labels_below_a_threshold_are_left_out(tasks: Running) -> None:
+    def labels(threshold: float) -> int:
+        body = {"inputs": "please cancel my order", "parameters": {"threshold": threshold}}
+        return len(tasks.post("/models/classify", body).json()[0])
+
+    assert labels(0) > 2 and labels(1) == 0
+
+
 def test_entities(client, task_folders: dict[str, Path]) -> None:
     text = "Ada Lovelace met Charles in London."
     wanted = headway.load(task_folders["tag"])(text)["entities"]

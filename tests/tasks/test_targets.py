@@ -31,6 +31,14 @@ def test_numbers_are_on_the_scale_of_the_data_before_and_after_folding() -> None
     assert Scale(3.0, 4.0).without_mean() == Scale(0.0, 5.0)
 
 
+def test_a_label_below_the_threshold_is_none_and_keeps_its_score() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.1, 0.0]])
+    sure, unsure = OneLabel(["a", "b"]).answers(logits, threshold=0.6)
+    assert sure["label"] == "a" and unsure["label"] is None
+    assert unsure["score"] == unsure["scores"]["a"] == pytest.approx(1 / (1 + math.exp(-0.1)))
+    assert OneLabel(["a", "b"]).answers(logits)[1]["label"] == "a"  # control
+
+
 def test_correlations_equal_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     one, other = RNG.integers(0, 6, 50).astype(float), RNG.normal(size=50)
@@ -50,6 +58,8 @@ def test_label_sets_have_a_sigmoid_a_loss_and_scores_of_their_own() -> None:
     assert [answer["labels"] for answer in answers] == [["a"], ["c"], ["c"], ["b"]]
     assert answers[0]["scores"]["a"] == pytest.approx(1 / (1 + math.exp(-2)))
     assert list(target.answers(logits, top=1)[0]["scores"]) == ["a"]
+    assert target.answers(logits, threshold=0.4)[0]["labels"] == ["a", "b"]
+    assert target.answers(logits, threshold=0.9)[0]["labels"] == []
     scores = target.scores(logits, labels)
     assert scores["micro_f1"] == pytest.approx(2 * 3 / (4 + 5))  # 3 right, 4 predicted, 5 wanted with the unknown one
     assert scores["macro_f1"] == pytest.approx((1 + 2 / 3 + 2 / 3 + 0) / 4)

@@ -204,6 +204,8 @@ def predict_all(
         does = "draw" if generates else "sample text" if task.transcribes else "generate text"
         if not_applicable[0] in ENTITY_OPTIONS:
             does = "find entities by name"
+        elif not_applicable[0] == "threshold":
+            does = "give labels or objects a score"
         name = not_applicable[0].replace("_", "-")
         raise InputError(f"task {task.name} does not {does}, so --{name} does not apply")
     if out is not None and is_predictions_file(out) and not task.draws:

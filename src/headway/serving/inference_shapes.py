@@ -146,6 +146,7 @@ class GenerationShape(Shape):
 
 class LabelParameters(Body):
     top_k: Top | None = None
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None  # labels of lower scores are left out
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
     truncation: Ignored = None
 
@@ -163,11 +164,14 @@ class Labels(Shape):
             raise ApiError(
                 400, f"function_to_apply: the model was trained with {kind}", param="parameters.function_to_apply"
             )
+        if parameters.threshold is not None and kind == "none":
+            raise ApiError(400, "threshold: the model predicts a number, not labels", param="parameters.threshold")
         return {} if parameters.top_k is None or kind == "none" else {"top": parameters.top_k}
 
     def answer(self, prediction: Any, given: Any, parameters: Any) -> Any:
         if "scores" in prediction:
-            return [{"label": label, "score": score} for label, score in prediction["scores"].items()]
+            least = (parameters or {}).get("threshold") or 0.0
+            return [{"label": label, "score": score} for label, score in prediction["scores"].items() if score >= least]
         values = prediction.get("values") or {"value": prediction["value"]}
         return [{"label": label, "score": value} for label, value in values.items()]
 

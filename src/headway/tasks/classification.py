@@ -19,6 +19,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import DataError, InputError
+from headway.generation.box_settings import threshold_of
 from headway.models.protocol import Model
 from headway.tasks.distributed import chunks, map_by_length
 from headway.tasks.evaluated import Evaluated
@@ -27,6 +28,7 @@ from headway.tasks.targets import OneLabel, Target
 from headway.tasks.task import Example, Task
 
 BATCH = 64  # inputs of one forward pass
+OPTIONS = ("threshold",)  # of `headway run`
 
 
 @dataclass
@@ -78,6 +80,10 @@ class Classification(Task):
 
     # --- inference
 
+    @property
+    def run_options(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(name for name in self.target.options if name in OPTIONS)
+
     @torch.no_grad()
     def logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
         """(example, output)"""
@@ -89,13 +95,14 @@ class Classification(Task):
         return torch.stack(rows) if rows else torch.zeros(0, self.target.outputs)
 
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The most probable label and the probability of every label, highest first; `top` keeps that many of them."""
+        """The most probable label and the probability of every label, highest first; `top` keeps that many of them.
+        With `threshold`, a label whose probability is lower is None; of several labels those above it are found."""
         self.refuse_options(options, *self.target.options)
         top = options.get("top")
         if top is not None and not (isinstance(top, int) and top > 0):
             raise InputError(f"top is {top!r}: it must be a whole number above 0")
         examples = [self.read(value, where=f"input {number}") for number, value in enumerate(inputs, 1)]
-        return self.target.answers(self.logits(model, examples), top=top)
+        return self.target.answers(self.logits(model, examples), top=top, threshold=threshold_of(options, None))
 
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         self.refuse_options(options)

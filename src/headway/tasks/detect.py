@@ -21,7 +21,8 @@ from headway.data.builtin.scenes import SCENES
 from headway.data.dataset import RowReader
 from headway.data.paths import as_folder, data_path
 from headway.data.row import Row
-from headway.errors import ConfigError, DataError, InputError
+from headway.errors import ConfigError, DataError
+from headway.generation.box_settings import threshold_of
 from headway.layers.box_maths import to_corners
 from headway.models import recipes
 from headway.models.config import AnchorConfig, ModelConfig
@@ -268,9 +269,7 @@ class Detect(Task):
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The objects of each picture, best first: label, score and box (left, top, right, bottom in pixels)."""
         self.refuse_options(options, "threshold", "top")
-        least, top = options.get("threshold", self.threshold), options.get("top")
-        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
-            raise InputError(f"threshold is {least!r}: it must be from 0 to 1")
+        least, top = threshold_of(options, self.threshold), options.get("top")
         names = [str(each) if isinstance(each, Path) else f"input {n}" for n, each in enumerate(inputs, 1)]
         images = [stored_image(value, where=name) for value, name in zip(inputs, names, strict=True)]
         return [

@@ -20,6 +20,7 @@ from headway.data.builtin.entities import ENTITIES
 from headway.data.builtin.pool import Builtin
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
+from headway.generation.box_settings import threshold_of
 from headway.models.protocol import Model
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import map_by_length
@@ -161,9 +162,7 @@ class EntitiesByName(Task):
         `nested`, an entity may lie inside another. `windows` is the number of windows of a text over the limit."""
         self.refuse_options(options, *self.run_options)
         labels = self.label_names(options.get("labels"))
-        threshold = options.get("threshold", THRESHOLD)
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-            raise InputError(f"threshold is {threshold!r}: it must be from 0 to 1")
+        threshold = threshold_of(options, THRESHOLD)
         texts = [split_words(value, number) for number, value in enumerate(inputs, 1)]
         readings = [
             self.read([text[a:b] for a, b in spans], labels, where=f"input {number}")

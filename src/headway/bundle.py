@@ -345,6 +345,8 @@ def _load(
     keys.file = kind.config_file
     config = kind.read(keys, architecture_of(keys, kind))
     keys.done()
+    for note in [] if is_present(folder / TASK_FILE) else keys.notes:  # of a model trained here it was said before
+        warnings.warn(printable(note), stacklevel=3)
     config = with_dropout(kind.infer_from_tensors(config, list(tensors)), _saved_rates(folder))
     if layer_count(config) > len(tensors):  # each layer has some; building thousands to find them missing is slow
         raise CheckpointError(

@@ -82,6 +82,7 @@ def read_stack(
     """`side` is encoder or decoder; each has its own number of layers, heads and inner width."""
     keys.ignore("encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout", "num_hidden_layers")
     keys.ignore("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated", "output_past")
+    keys.alias(hidden_size="d_model", num_attention_heads="encoder_attention_heads")
     width = keys.size("d_model", defaults.width)
     heads = keys.heads(f"{side}_attention_heads", defaults.heads, width=width)
     attention = AttentionConfig(heads, width // heads, bias=bias, dropout=keys.get("attention_dropout", float, 0.0))

@@ -45,6 +45,7 @@ NESTED = (  # keys of backbone_config that say nothing about its shape
 def read(keys: Keys, architecture: str) -> DetectorConfig:
     width = keys.size("d_model", 256)
     keys.ignore(*TRAINING, "use_pretrained_backbone", "hidden_size", "num_hidden_layers")
+    keys.alias(num_attention_heads="encoder_attention_heads")
     keys.only("auxiliary_loss", False)  # with it the reference norms the decoder's layers twice
     dropout = keys.get("dropout", float, 0.1)
     attention, inner = keys.get("attention_dropout", float, 0.0), keys.get("activation_dropout", float, 0.0)
@@ -77,7 +78,7 @@ def read_backbone(keys: Keys) -> ConvNetConfig:
     channels, dilated = keys.size("num_channels", 3), keys.get("dilation", bool, False)
     given, named = keys.get("backbone_config", dict, None), keys.get("backbone", str, None)
     keys.ignore("use_timm_backbone", "backbone_kwargs")
-    nested = Keys(given or {}, "config.json: backbone_config")
+    nested = Keys(given or {}, "config.json: backbone_config", outer=keys)
     kind = nested.get("model_type", str, "timm_backbone")
     nested.ignore(*NESTED)
     if kind == "timm_backbone":

@@ -13,6 +13,9 @@ from headway.models.config import ModelConfig
 
 def architecture_of(keys: Keys, kind: Family) -> str:
     wanted = (keys.get("architectures", list, None) or kind.architectures)[0]
+    wanted = next(
+        (name for name in kind.architectures if name.lower() == str(wanted).lower()), wanted
+    )  # LLaMAForCausalLM
     if wanted not in kind.architectures:
         raise ConfigError(
             f"config.json: architecture {wanted!r} is not one Headway builds; known: {', '.join(kind.architectures)}"

@@ -27,6 +27,7 @@ NORM = NormConfig(eps=1e-12)  # not in the config
 
 
 def read(keys: Keys, architecture: str) -> EncoderConfig:
+    keys.alias(hidden_size="dim", num_attention_heads="n_heads", num_hidden_layers="n_layers")
     width = keys.size("dim", 768)
     heads = keys.heads("n_heads", 12, width=width)
     activation = keys.activation("activation", "gelu")

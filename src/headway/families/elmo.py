@@ -54,6 +54,7 @@ def read_options(options: Mapping[str, Any], *, file: str) -> BiLMConfig:
         activation=from_dict(Activation, cnn.get("activation", str), path=f"{file}: char_cnn.activation"),
     )
     for each in (keys, lstm, cnn, letters):
+        each.strict = True
         each.done()
     return BiLMConfig(embedding, stack)
 

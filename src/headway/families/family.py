@@ -1,6 +1,8 @@
 """What a family file is made of: a name, the keys of its config (read strictly), and its tensor rules.
 
-Every key of a foreign config is read, knowingly ignored, or refused by name: nothing is defaulted silently.
+Every key that the reference library's config of the family has is read, knowingly ignored, or refused by name
+(`tests/families/test_config_keys.py` compares them). Any other key of a config.json changes nothing in the reference
+library: it is noted and ignored, unless the folder has model code of its own, which may read it.
 """
 
 from __future__ import annotations
@@ -110,14 +112,18 @@ ACTIVATIONS = {  # their name → ours; exact names, since gelu and its tanh for
     "tanh": "tanh",
 }
 _MISSING = object()
+MOST_NOTED = 20  # unknown keys in a message
 
 
 class Keys:
-    """A foreign config, read key by key; `file` names it in errors."""
+    """A foreign config, read key by key; `file` names it in errors. `outer` is the config that contains it, if any."""
 
-    def __init__(self, data: Mapping[str, Any], file: str = "config.json"):
+    def __init__(self, data: Mapping[str, Any], file: str = "config.json", *, outer: Keys | None = None):
         self.data, self.file = data, file
         self.read: set[str] = set()
+        self.notes: list[str] = [] if outer is None else outer.notes  # a line for each file with unknown keys
+        self.own_code: bool = names_model_code(data) if outer is None else outer.own_code
+        self.strict = False  # unknown keys are refused: the reference library has no config that lists all keys
 
     def get(self, key: str, kind: Any, default: Any = _MISSING) -> Any:
         """The value of `key`, checked; its published default when the file leaves it out or says null."""
@@ -169,6 +175,18 @@ class Keys:
     def ignore(self, *keys: str) -> None:
         self.read.update(keys)
 
+    def alias(self, **keys: str) -> None:
+        """Other names of keys, in the order name=key: each may repeat the key or stand in its place."""
+        for name, key in keys.items():
+            self.read.add(name)
+            value = self.data.get(name)
+            if value is not None and self.data.get(key) is None:
+                self.data = {**self.data, key: value}
+            elif value is not None and value != self.data[key]:
+                raise ConfigError(
+                    f"{self.file}: {name} = {value!r:.60} and {key} = {self.data[key]!r:.60} are one setting"
+                )
+
     def labels(self) -> int:
         names = self.get("id2label", dict, None)
         return len(names) if names else self.size("num_labels", 2)
@@ -178,12 +196,28 @@ class Keys:
         names = self.data.get("id2label") or {}
         if not isinstance(names, dict) or not all(key.isdecimal() and isinstance(names[key], str) for key in names):
             raise ConfigError(f"{self.file}: id2label must map whole numbers to names")
-        for key in self.data:
-            if key not in self.read and key not in BOOKKEEPING:
-                hint = did_you_mean(key, [*self.read, *BOOKKEEPING], otherwise="remove it, or use another family")
-                raise ConfigError(
-                    f"{self.file}: {key:.100} = {self.data[key]!r:.100} is not a key of this family; {hint}"
-                )
+        self.only("pruned_heads", {})
+        known = self.read | BOOKKEEPING
+        unknown = [key for key, value in self.data.items() if key not in known and value is not None]
+        if unknown and (self.own_code or self.strict):
+            hint = did_you_mean(unknown[0], known, otherwise="remove it, or use another family")
+            if self.own_code:
+                hint = "the model code that auto_map names may read it, and Headway runs no code of a model folder"
+            raise ConfigError(
+                f"{self.file}: {unknown[0]:.100} = {self.data[unknown[0]]!r:.100} is not a key of this family; {hint}"
+            )
+        if unknown:
+            missing = self.read - self.data.keys()
+            hints = (did_you_mean(key, missing, cutoff=0.85) for key in unknown[:MOST_NOTED])
+            names = [f"{key:.60} ({hint})" if hint else f"{key:.60}" for key, hint in zip(unknown, hints, strict=False)]
+            more = f" and {len(unknown) - MOST_NOTED:,} more" if len(unknown) > MOST_NOTED else ""
+            self.notes.append(f"{self.file}: not settings of this family, so ignored: {', '.join(names)}{more}")
+
+
+def names_model_code(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json names Python code for its model, which is never run here."""
+    named = config.get("auto_map")
+    return isinstance(named, dict) and any(str(name).startswith("AutoModel") for name in named)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def read_rotary(keys: Keys, kind: str, context: int, *, old: str, default: float
     base = keys.get(old, float, default)
     scaling = keys.get("rope_scaling", dict, {})
     own = {**(scaling if kind == FULL else {}), "rope_theta": base, **given}
-    return llama.rotary(Keys({"rope_parameters": own}), context, base)
+    return llama.rotary(Keys({"rope_parameters": own}, outer=keys), context, base)
 
 
 def write(config: DecoderConfig) -> dict[str, Any]:

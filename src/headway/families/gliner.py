@@ -42,6 +42,7 @@ RESAVE = (
 
 
 def read(keys: Keys, architecture: str) -> SpanScorerConfig:
+    keys.strict = True
     for key, kind in OTHER_MODELS.items():
         keys.ignore(key)
         if keys.data.get(key) is not None:
@@ -71,7 +72,7 @@ def read_encoder(keys: Keys) -> EncoderConfig:
     given = keys.get("encoder_config", dict, None)
     if given is None:
         raise ConfigError(f"{GLINER_FILE}: encoder_config is missing, so the encoder's sizes are unknown; {RESAVE}")
-    inner = Keys(given, file=f"{GLINER_FILE}: encoder_config")
+    inner = Keys(given, file=f"{GLINER_FILE}: encoder_config", outer=keys)
     name = inner.get("model_type", str, "deberta-v2")
     if name not in ENCODERS:
         raise ConfigError(f"{inner.file}: model_type {name!r:.60} is not supported; supported: {', '.join(ENCODERS)}")

@@ -18,6 +18,8 @@ from headway.models.config import DecoderConfig, LanguageHeadConfig, StackConfig
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:
+    keys.alias(hidden_size="n_embd", num_attention_heads="n_head", num_hidden_layers="n_layer")
+    keys.alias(max_position_embeddings="n_positions")
     width, heads = keys.size("n_embd", 768), keys.size("n_head", 12)
     keys.only("scale_attn_weights", True)
     keys.only("scale_attn_by_inverse_layer_idx", False)

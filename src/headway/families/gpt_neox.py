@@ -21,6 +21,7 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
     width = keys.size("hidden_size", 6144)
     heads, context = keys.heads("num_attention_heads", 64, width=width), keys.size("max_position_embeddings", 2048)
     dropout = keys.get("hidden_dropout", float, 0.0)
+    keys.alias(partial_rotary_factor="rotary_pct")
     own = {  # the older names, under the newer
         "rope_theta": keys.get("rotary_emb_base", float, 10000.0),
         "partial_rotary_factor": keys.get("rotary_pct", float, 0.25),
@@ -34,7 +35,7 @@ def read(keys: Keys, architecture: str) -> DecoderConfig:
             heads,
             width // heads,
             bias="qkvo" if keys.get("attention_bias", bool, True) else "",
-            rotary=llama.rotary(Keys({"rope_parameters": own}), context, 10000.0),
+            rotary=llama.rotary(Keys({"rope_parameters": own}, outer=keys), context, 10000.0),
             dropout=keys.get("attention_dropout", float, 0.0),
         ),
         feedforward=FeedForwardConfig(

@@ -101,6 +101,7 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
 def read_experts(keys: Keys, variant: Variant) -> dict[str, int]:
     if not variant.experts:
         return {}
+    keys.alias(num_experts="num_local_experts")
     keys.only("router_jitter_noise", 0, 0.0)
     keys.ignore("router_aux_loss_coef", "output_router_logits")  # of a loss that is not computed here
     return {"experts": keys.size("num_local_experts", variant.experts), "chosen": keys.size("num_experts_per_tok", 2)}
@@ -124,7 +125,8 @@ def per_layer(keys: Keys, layers: int, variant: Variant) -> tuple[LayerConfig, .
 
 def rotary(keys: Keys, context: int, theta: float) -> RotaryConfig:
     """Reads both spellings: `rope_parameters`, and the older `rope_theta` with `rope_scaling`."""
-    given = Keys({**keys.get("rope_scaling", dict, {}), **keys.get("rope_parameters", dict, {})})
+    parameters = {**keys.get("rope_scaling", dict, {}), **keys.get("rope_parameters", dict, {})}
+    given = Keys(parameters, f"{keys.file}: rope_parameters", outer=keys)
     theta = given.get("rope_theta", float, keys.get("rope_theta", float, theta))
     kind = given.get("rope_type", str, given.get("type", str, "default"))
     kind = "longrope" if kind == "su" else kind  # its first name

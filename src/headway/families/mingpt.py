@@ -15,6 +15,7 @@ from headway.models.config import DecoderConfig, LanguageHeadConfig, StackConfig
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:
+    keys.strict = True
     width, heads, context = keys.size("n_embd"), keys.size("n_head"), keys.size("block_size")
     block = BlockConfig(
         width=width,

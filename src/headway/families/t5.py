@@ -35,6 +35,7 @@ TITLES = {"t5": "T5", "mt5": "MT5"}
 
 def read(keys: Keys, architecture: str, name: str) -> T5Config:
     default = DEFAULTS[name]
+    keys.alias(hidden_size="d_model", num_attention_heads="num_heads", num_hidden_layers="num_layers", head_dim="d_kv")
     keys.ignore("classifier_dropout", "n_positions", "output_past")
     width, dropout = keys.size("d_model", 512), keys.get("dropout_rate", float, 0.1)
     attention = AttentionConfig(

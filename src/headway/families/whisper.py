@@ -25,6 +25,7 @@ def read(keys: Keys, architecture: str) -> EncoderDecoderConfig:
     keys.only("tie_word_embeddings", True)
     keys.only("median_filter_width", 7)  # of word timings
     keys.ignore(*TRAINING, "scale_embedding")  # the reference library reads the last key and does not use it
+    keys.alias(num_key_value_heads="encoder_attention_heads")
     width = keys.size("d_model", TINY.width)
     context, dropout = keys.size("max_target_positions", 448), keys.get("dropout", float, TINY.dropout)
     sides = {

@@ -32,6 +32,7 @@ KINDS = ("LMHeadModel", "Model", "ForSequenceClassification", "ForTokenClassific
 
 
 def read(keys: Keys, architecture: str) -> XLNetConfig:
+    keys.alias(n_token="vocab_size", hidden_size="d_model", num_attention_heads="n_head", num_hidden_layers="n_layer")
     width = keys.size("d_model", 1024)
     heads = keys.heads("n_head", 16, width=width)
     keys.only("d_head", width // heads)

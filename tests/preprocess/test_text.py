@@ -287,11 +287,54 @@ def test_roles_come_from_config_ids_and_are_overruled_by_names(tmp_path: Path) -
     assert tokenizer.eos_id in BPE.encode("a fox") and tokenizer.decode(tokenizer.encode("a fox")) == "a fox"
 
 
-@pytest.mark.parametrize("name", ["spiece.model", "source.spm"])
-def test_a_sentencepiece_model_alone_says_how_to_convert_it(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"\x0a\x00")
-    with pytest.raises(CheckpointError, match=f"{name}.*tokenizer.json.*save_pretrained"):
-        Tokenizer.load(tmp_path)
+ROLES_OF = {
+    "bert": (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], dict(cls=2, sep=3, mask=4, pad=0, unk=1)),
+    "roberta": (
+        ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], dict(bos=0, cls=0, eos=2, sep=2, mask=4, pad=1, unk=3),
+    ),
+    "xlnet": (
+        ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"],
+        dict(unk=0, bos=1, eos=2, cls=3, sep=4, pad=5, mask=6),
+    ),
+    "t5": (["<pad>", "</s>", "<unk>"], dict(pad=0, eos=1, unk=2)),
+    "gpt2": (["<|endoftext|>"], dict(bos=0, eos=0, unk=0)),
+}  # fmt: skip
+
+
+def write_special(folder: Path, names: list[str], **settings: object) -> None:
+    """A tokenizer.json with special tokens, and a tokenizer_config.json as published early."""
+    backend = Backend(models.WordLevel({name: i for i, name in enumerate([*names, "fox"])}, unk_token=names[0]))
+    backend.add_special_tokens(names)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, **settings}))
+
+
+@pytest.mark.parametrize("family", ROLES_OF)
+def test_roles_that_no_file_names_follow_from_the_tokens(family: str, tmp_path: Path) -> None:
+    names, ids = ROLES_OF[family]
+    write_special(tmp_path, names, do_lower_case=True)
+    tokenizer = Tokenizer.load(tmp_path)
+    roles = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
+    assert {role: getattr(tokenizer, f"{role}_id") for role in roles} == {role: ids.get(role) for role in roles}
+    write_special(tmp_path, names, eos_token=names[0])  # a file that names one role has said what it has to say
+    assert Tokenizer.load(tmp_path).roles == {"eos": names[0]}
+    write_special(tmp_path, names, eos_token=None)
+    assert Tokenizer.load(tmp_path).roles == {}
+
+
+def test_deberta_s_vocabulary_and_merges_are_framed_like_bert_s(tmp_path: Path) -> None:
+    write_byte_level(tmp_path, ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"])
+    (tmp_path / "config.json").write_text('{"model_type": "deberta"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "vocab_type": "gpt2"}')
+    tokenizer = Tokenizer.load(tmp_path)
+    ids, pair = tokenizer.encode("the fox"), tokenizer.encode_pair("the fox", "fox")
+    assert (ids[0], ids[-1], tokenizer.mask_id) == (1, 2, 4) and pair.ids.count(2) == 2 and set(pair.segments) == {0, 1}
+    assert 4 not in tokenizer.encode("the [MASK]")  # as everywhere, unless it is asked for
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.DebertaTokenizer.from_pretrained(tmp_path)
+    assert [tokenizer.encode(text) for text in TEXTS[:4]] == [theirs(text)["input_ids"] for text in TEXTS[:4]]
+    marked = tokenizer.encode("the [MASK] fox", special_in_text=True)
+    assert marked == [*tokenizer.encode("the")[:-1], 4, *tokenizer.encode(" fox")[1:]]  # the mask includes its space
 
 
 def test_bad_folders_are_named(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from headway.checkpoints.header import read_bounded
 from headway.errors import CheckpointError
 from headway.preprocess.speech_tokens import control_tokens
 from headway.preprocess.text import BYTE_OF, Tokenizer
-from headway.preprocess.text_files import GPT2_ROLES, Description
+from headway.preprocess.text_files import Description
+from headway.preprocess.text_roles import GPT2_ROLES
 
 MAX_BYTES = 16 << 20
 LETTER_OF = {byte: letter for letter, byte in BYTE_OF.items()}

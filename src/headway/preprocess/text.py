@@ -17,11 +17,12 @@ from typing import Any
 from tokenizers import Encoding as BackendEncoding
 from tokenizers import Tokenizer as Backend
 
-from headway.checkpoints import save_json, save_text
+from headway.checkpoints import save_bytes, save_json, save_text
 from headway.errors import CheckpointError, HeadwayError, InputError
 from headway.preprocess.text_files import Description, describe, vocabulary_of
 from headway.preprocess.text_train import Kind, train
 
+LONG = 4096  # characters of a text whose encoding would keep the other threads waiting
 CONTROL = "\0 "  # prefix of a control token's name in `_plain`, which no text contains
 Key = tuple[str | tuple[str, ...], str | None, bool]  # a text or words, a second text, special tokens
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -45,9 +46,11 @@ class Tokenizer:
         self.roles = dict(description.roles)
         self.chat_template = description.chat_template
         self.max_length = description.max_length
+        self.target = self if description.target is None else Tokenizer(description.target)  # encodes target texts
+        self._files = description.files
         self.controls = frozenset(_controls(spec, self.chat_template))  # names of control tokens
         self._full = Backend.from_str(json.dumps(spec))
-        self._plain = Backend.from_str(json.dumps(_without_controls(spec, self.controls)))
+        self._plain = Backend.from_str(json.dumps(_without_controls(spec, self.controls | description.hidden)))
         self._plain.encode_special_tokens = True
         added = self._full.get_added_tokens_decoder()
         self.special_ids = frozenset(i for i, token in added.items() if token.special)
@@ -63,7 +66,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
-        """From a model folder: `tokenizer.json`, `vocab.txt`, or `vocab.json` + `merges.txt`."""
+        """From a model folder, in any of the layouts of `text_files`."""
         try:
             return cls(describe(Path(folder)))
         except (HeadwayError, KeyboardInterrupt):
@@ -84,6 +87,8 @@ class Tokenizer:
         """`special` adds the special tokens its model expects; `special_in_text` recognises control tokens in it."""
         if not special_in_text and (found := self._ahead.get((text, None, special))) is not None:
             return found.ids
+        if isinstance(text, str) and len(text) > LONG and not special_in_text:
+            return self.encode_batch([text], special=special)[0]  # the library encodes a batch without Python's lock
         return self._encode(text, special=special, backend=self._full if special_in_text else self._plain).ids
 
     def encode_ahead(
@@ -202,8 +207,13 @@ class Tokenizer:
         return self._full.get_vocab_size(with_added_tokens=True)
 
     def save(self, folder: str | Path) -> None:
-        """`tokenizer.json` and `tokenizer_config.json`, as transformers' AutoTokenizer opens them."""
+        """`tokenizer.json` and `tokenizer_config.json`, as transformers' AutoTokenizer opens them; Marian's files as
+        they were."""
         target = Path(folder)
+        if self._files:
+            for name, content in self._files.items():
+                save_bytes(target / name, content)
+            return
         save_text(target / "tokenizer.json", self._full.to_str(pretty=True))
         inputs = ["input_ids", "attention_mask"]
         if any(self.encode_pair("a", "b").segments):
@@ -226,7 +236,11 @@ class Tokenizer:
             if found is not None:
                 return found
         try:
-            return (backend or self._plain).encode(text, pair, is_pretokenized=words, add_special_tokens=special)
+            chosen = backend or self._plain
+            if len(text) > LONG or len(pair or "") > LONG:  # as in `encode`
+                batch: list[Any] = [text if pair is None else (text, pair)]
+                return chosen.encode_batch(batch, is_pretokenized=words, add_special_tokens=special)[0]
+            return chosen.encode(text, pair, is_pretokenized=words, add_special_tokens=special)
         except TypeError as error:
             raise InputError(f"{ascii(text)[:80]}: not a text, or half a surrogate pair in it ({error})") from error
         except KeyboardInterrupt:

@@ -1,12 +1,13 @@
 """A published model's folder → one tokenizer description (the dict inside `tokenizer.json`).
 
-Three layouts are read: `tokenizer.json` (everything), `vocab.txt` (WordPiece, as BERT ships it) and
-`vocab.json` + `merges.txt` (byte-level BPE, as GPT-2 and RoBERTa ship it).
+Five layouts are read: `tokenizer.json` (everything), `vocab.txt` (WordPiece, as BERT ships it), `vocab.json` +
+`merges.txt` (byte-level BPE, as GPT-2 and RoBERTa ship it), one SentencePiece model (T5, LLaMA, XLNet, DeBERTa-v3,
+mBART) and two of them with `vocab.json` (Marian).
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,19 @@ from tokenizers import Tokenizer as Backend
 from headway.checkpoints.header import parse_json, read_bounded
 from headway.errors import CheckpointError
 from headway.files import is_present
+from headway.preprocess import text_sentencepiece as sentencepiece
+from headway.preprocess.text_roles import (
+    BERT_ROLES,
+    Convention,
+    content_of,
+    convention_of,
+    roles_in_files,
+    template,
+)
 from headway.preprocess.tokenizer_limits import check_limits
 
-ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
-SENTENCEPIECE = ("spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model", "spm.model")
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE, "target.spm")
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", *sentencepiece.FILES, "source.spm",
+                   "target.spm")  # fmt: skip
 CHARACTER_FILE = "character_tokenizer.json"  # of a model that reads words by their characters
 COMPANION_FILES = (  # they add to a tokenizer and are none by themselves
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
@@ -29,12 +38,6 @@ MAX_LENGTH = 10_000_000  # transformers writes 1e30 for "no limit"
 MAX_BYTES = 64 << 20  # twice the largest published tokenizer.json
 MAX_CONTAINERS = 4_000_000  # lists and objects
 MAX_TOKENS = 10_000_000
-
-BERT_ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-ROBERTA_ROLES = {
-    "bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>",
-}  # fmt: skip
-GPT2_ROLES = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,21 @@ class Description:
     roles: dict[str, str]
     chat_template: str | None = None
     max_length: int | None = None
+    hidden: frozenset[str] = frozenset()  # tokens that are decoded and that no text gives
+    target: "Description | None" = None  # of target texts, where they are segmented otherwise: the same ids
+    files: Mapping[str, bytes] = field(default_factory=dict)  # that are saved where a tokenizer.json cannot say it all
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the files of a layout say. `given`: its tokenizer.json says what is put around a text."""
+
+    spec: dict[str, Any]
+    convention: Convention
+    given: bool = False
+    adds_bos: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)  # further tokens of the template
+    hidden: frozenset[str] = frozenset()
 
 
 def describe(folder: Path) -> Description:
@@ -54,35 +72,83 @@ def describe(folder: Path) -> Description:
     if error := unreadable_layout(folder):
         raise CheckpointError(error)
     settings = read_json(folder / "tokenizer_config.json")
-    if is_present(folder / "tokenizer.json"):
-        spec, defaults = read_json(folder / "tokenizer.json"), {}
+    if _has(folder, *sentencepiece.MARIAN_FILES) and not _has(folder, "tokenizer.json"):
+        return _marian(folder, settings)
+    return _description(folder, settings, _layout(folder, settings))
+
+
+def _layout(folder: Path, settings: dict[str, Any]) -> _Layout:
+    if _has(folder, "tokenizer.json"):
+        spec = read_json(folder / "tokenizer.json")
         if not isinstance(spec.get("model"), dict) or "vocab" not in spec["model"]:
             raise CheckpointError(f"{folder / 'tokenizer.json'}: no model with a vocabulary inside; fetch it again")
-    elif is_present(folder / "vocab.txt"):
-        spec, defaults = _wordpiece(folder, settings), BERT_ROLES
-    else:
-        spec, defaults = _byte_level(folder, settings)
+        special = {token["content"] for token in spec.get("added_tokens") or [] if token["special"]}
+        return _Layout(spec, convention_of(special), given=True)
+    if _has(folder, "vocab.txt"):
+        return _Layout(_wordpiece(folder, settings), Convention(BERT_ROLES), given=True)
+    if _has(folder, "vocab.json", "merges.txt"):
+        return _byte_level(folder, settings)
+    path = next(folder / name for name in sentencepiece.FILES if _has(folder, name))
+    config, extra = read_json(folder / "config.json"), list(_extra_special(folder, settings))
+    found = sentencepiece.single_model(path, settings=settings, config=config, extra=extra)
+    check_limits(found.rules, path)
+    spec = _with_added(_backend(found.rules, path), folder, settings)
+    tokens = {} if found.language is None else {"language": found.language}
+    return _Layout(spec, found.convention, adds_bos=True, extra=tokens)
+
+
+def _marian(folder: Path, settings: dict[str, Any]) -> Description:
+    """Two descriptions with the ids of vocab.json: of source and of target texts."""
+    if settings.get("separate_vocabs") or _has(folder, "target_vocab.json"):
+        raise CheckpointError(f"{folder}: a vocabulary of ids for each language (target_vocab.json) is not supported")
+    vocabulary = read_json(folder / "vocab.json")
+    source, target = (
+        _description(folder, settings, _Layout(found.rules, found.convention, hidden=found.hidden))
+        for found in (sentencepiece.marian(folder / name, vocabulary) for name in ("source.spm", "target.spm"))
+    )
+    names = [*sentencepiece.MARIAN_FILES, *COMPANION_FILES]
+    files = {name: read_bounded(folder / name, limit=MAX_BYTES) for name in names if _has(folder, name)}
+    return replace(source, target=target, files=files)
+
+
+def _description(folder: Path, settings: dict[str, Any], layout: _Layout) -> Description:
+    spec = layout.spec
     check_limits(spec, folder)
     vocabulary = vocabulary_of(spec)
     if not all(type(token_id) is int and 0 <= token_id < MAX_TOKENS for token_id in vocabulary.values()):
         raise CheckpointError(f"{folder}: a token's id is not a whole number from 0 to {MAX_TOKENS:,}; fetch it again")
-    roles = defaults | _roles(folder, settings, vocabulary)
+    sources = (read_json(folder / "special_tokens_map.json"), settings)
+    stated, named = roles_in_files(read_json(folder / "config.json"), sources, vocabulary)
+    usual = {} if named and _has(folder, "tokenizer.json") else layout.convention.roles
+    roles = {role: token for role, token in usual.items() if role not in named} | stated
     roles = {role: token for role, token in roles.items() if token in vocabulary}
+    if not layout.given:
+        tokens = roles | layout.extra
+        around = template(layout.convention, tokens, vocabulary, settings, adds_bos=layout.adds_bos)
+        steps = [each for each in (spec["post_processor"], around) if each is not None]
+        if around["special_tokens"]:
+            spec["post_processor"] = {"type": "Sequence", "processors": steps}
     _mark_special(spec, set(roles.values()) | set(_extra_special(folder, settings)), vocabulary=vocabulary)
     stored = settings.get("model_max_length")
     length = int(stored) if isinstance(stored, int | float) and 0 < stored < MAX_LENGTH else None
-    return Description(spec, roles, _chat_template(folder, settings), length)
+    return Description(spec, roles, _chat_template(folder, settings), length, layout.hidden)
+
+
+def _has(folder: Path, *names: str) -> bool:
+    return all(is_present(folder / name) for name in names)
 
 
 def unreadable_layout(folder: Path) -> str | None:
     """Why the tokenizer files of a folder are not a layout that is read, naming those found; None: they are."""
-    found = {name for name in TOKENIZER_FILES if is_present(folder / name)}
-    if found & {"tokenizer.json", "vocab.txt"} or found >= {"vocab.json", "merges.txt"}:
+    layouts = [("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"), sentencepiece.MARIAN_FILES]
+    if any(_has(folder, *names) for names in (*layouts, *((name,) for name in sentencepiece.FILES))):
         return None
-    if models := [name for name in TOKENIZER_FILES if name in found and name not in ("vocab.json", "merges.txt")]:
-        return f"{folder}: only a sentencepiece model ({', '.join(models)}); {_how_to_convert(folder)}"
-    listed = f" ({', '.join(sorted(found))} alone is not enough)" if found else ""
-    return f"{folder}: no tokenizer here; expected tokenizer.json, vocab.txt, or vocab.json with merges.txt{listed}"
+    found = [name for name in TOKENIZER_FILES if _has(folder, name)]
+    listed = f" ({', '.join(found)} alone is not enough)" if found else ""
+    return (
+        f"{folder}: no tokenizer here; expected tokenizer.json, vocab.txt, vocab.json with merges.txt, vocab.json with "
+        f"source.spm and target.spm, or a SentencePiece model ({', '.join(sentencepiece.FILES)}){listed}"
+    )
 
 
 def vocabulary_of(spec: dict[str, Any]) -> dict[str, int]:
@@ -138,10 +204,10 @@ def wrap_like_bert(backend: Backend) -> None:
     )
 
 
-def _byte_level(folder: Path, settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _byte_level(folder: Path, settings: dict[str, Any]) -> _Layout:
     vocabulary = read_json(folder / "vocab.json")
     if any(token.endswith("</w>") for token in vocabulary):
-        raise CheckpointError(f"{folder / 'vocab.json'}: a BPE with </w> word ends; {_how_to_convert(folder)}")
+        raise CheckpointError(f"{folder / 'vocab.json'}: a BPE with </w> word ends is not supported")
     lines = _read_text(folder / "merges.txt").split("\n")
     pairs = [line.rstrip("\r").split(" ") for line in lines if line.strip() and not line.startswith("#version")]
     bad = next((pair for pair in pairs if len(pair) != 2), None)
@@ -151,18 +217,21 @@ def _byte_level(folder: Path, settings: dict[str, Any]) -> tuple[dict[str, Any],
         backend = Backend(models.BPE(vocabulary, [(left, right) for left, right in pairs]))
     except Exception as error:  # the library raises plain Exception
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not fit together ({error})") from error
-    spaced = settings.get("add_prefix_space", False)
+    spaced, convention = settings.get("add_prefix_space", False), convention_of(vocabulary)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     backend.decoder = decoders.ByteLevel()
-    if "<s>" in vocabulary and "</s>" in vocabulary:
-        backend.post_processor = processors.RobertaProcessing(
-            ("</s>", vocabulary["</s>"]), ("<s>", vocabulary["<s>"]), add_prefix_space=spaced
-        )
-        if "<mask>" in vocabulary:
-            backend.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False)])
-        return _with_added(backend, folder, settings), ROBERTA_ROLES
-    backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    return _with_added(backend, folder, settings), GPT2_ROLES
+    backend.post_processor = processors.ByteLevel(trim_offsets="cls" in convention.roles)
+    mask = convention.roles.get("mask")
+    if mask in vocabulary:
+        backend.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
+    return _Layout(_with_added(backend, folder, settings), convention)
+
+
+def _backend(spec: dict[str, Any], path: Path) -> Backend:
+    try:
+        return Backend.from_str(json.dumps(spec))
+    except Exception as error:  # the library raises plain Exception
+        raise CheckpointError(f"{path}: damaged ({error}); fetch it again") from error
 
 
 def _with_added(backend: Backend, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -184,38 +253,14 @@ def _with_added(backend: Backend, folder: Path, settings: dict[str, Any]) -> dic
     return spec
 
 
-def _roles(folder: Path, settings: dict[str, Any], vocabulary: dict[str, int]) -> dict[str, str]:
-    """Role (bos, eos, …) → token: from config.json's ids, then special_tokens_map.json, then tokenizer_config.json; the
-    last one that has the role counts."""
-    config, listed = read_json(folder / "config.json"), read_json(folder / "special_tokens_map.json")
-    token_of = {i: token for token, i in vocabulary.items()}
-    found: dict[str, str] = {}
-    for role in ROLES:
-        stored_id = config.get(f"{role}_token_id")
-        first_id = stored_id[0] if isinstance(stored_id, list) and stored_id else stored_id
-        if isinstance(first_id, int) and first_id in token_of:
-            found[role] = token_of[first_id]
-        for source in (listed, settings):
-            token = _content(source.get(f"{role}_token"))
-            if token in vocabulary:
-                found[role] = token
-    return found
-
-
 def _extra_special(folder: Path, settings: dict[str, Any]) -> Iterator[str]:
     for source in (read_json(folder / "special_tokens_map.json"), settings):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             listed = source.get(key) or []
             for token in listed.values() if isinstance(listed, dict) else listed:
-                content = _content(token)
+                content = content_of(token)
                 if content:
                     yield content
-
-
-def _content(token: object) -> str | None:
-    """A token is stored as a string or as an object with its content."""
-    inner = token.get("content") if isinstance(token, dict) else token
-    return inner if isinstance(inner, str) else None
 
 
 def _mark_special(spec: dict[str, Any], tokens: set[str], *, vocabulary: dict[str, int]) -> None:
@@ -235,11 +280,3 @@ def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     if isinstance(stored, list):  # several named ones
         stored = next((entry["template"] for entry in stored if entry.get("name") == "default"), None)
     return stored if isinstance(stored, str) else None
-
-
-def _how_to_convert(folder: Path) -> str:
-    name = folder.name or "MODEL"
-    return (
-        "Headway reads tokenizer.json; where transformers is installed, make one with "
-        f"`AutoTokenizer.from_pretrained({name!r}).save_pretrained({name!r})`, or fetch the model's tokenizer.json"
-    )

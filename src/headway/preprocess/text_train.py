@@ -12,7 +12,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headway.errors import ConfigError, DataError
-from headway.preprocess.text_files import BERT_ROLES, Description, wrap_like_bert
+from headway.preprocess.text_files import Description, wrap_like_bert
+from headway.preprocess.text_roles import BERT_ROLES
 
 Kind = Literal["char", "bpe", "wordpiece"]
 MAX_CHARACTERS = 50_000_000  # a vocabulary is trained on at most this much; more would hardly change it

@@ -6,6 +6,7 @@ other multiply a text. A word of WordPiece takes time that grows with the cube o
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -69,6 +70,8 @@ def _check_step(step: dict[str, Any], where: str) -> None:
     for text in (_pattern(step), step.get("content"), step.get("prepend"), step.get("replacement")):
         if isinstance(text, str) and len(text) > MAX_TEXT:
             raise CheckpointError(f"{where}: {step.get('type')!r:.40} has a text of more than {MAX_TEXT:,} characters")
+    if (longest := _longest_mapping(step)) > MAX_GROWTH:
+        raise CheckpointError(f"{where}: precompiled_charsmap makes {longest:,} bytes of one character; is it damaged?")
     if _is_regex(step) and repeats_a_repetition(_pattern(step)):
         raise CheckpointError(
             f"{where}: the pattern {_pattern(step)!a:.80} repeats a repetition, which can take unbounded time"
@@ -80,12 +83,29 @@ def _check_step(step: dict[str, Any], where: str) -> None:
         raise CheckpointError(f"{where}: the template has more than {MAX_TEMPLATE:,} parts")
 
 
+def _longest_mapping(step: dict[str, Any]) -> int:
+    """The most bytes that a table of SentencePiece (base64: the size of an index, the index, then texts that end with a
+    zero) replaces a character with."""
+    table = step.get("precompiled_charsmap")
+    if not isinstance(table, str):
+        return 0
+    try:
+        content = base64.b64decode(table)
+    except ValueError:
+        return 0  # the library refuses it
+    texts = content[4 + int.from_bytes(content[:4], "little") :]
+    return max(map(len, texts.split(b"\0")))
+
+
 def _growth(steps: list[dict[str, Any]]) -> int:
     """The most characters that one character can become by replacements, each of which may feed later ones."""
     found: list[tuple[dict[str, Any], int]] = []  # a step with a pattern, and what one character becomes from it on
     most = 1
     for step in reversed(steps):
         content = step.get("content", step.get("prepend"))
+        if mapped := _longest_mapping(step):  # any character may be one of a table, and become any other
+            most *= mapped
+            found.append(({"pattern": {"Regex": ""}}, most))
         if not isinstance(content, str):
             continue
         letters = set(content)

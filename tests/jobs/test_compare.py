@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,12 @@ import torch
 from sacrebleu.metrics import BLEU
 from support.commands import headway
 
+from headway.bundle import load
+from headway.data.builtin.pool import Builtin
+from headway.data.row import Row
 from headway.errors import ConfigError
+from headway.jobs import compare as job
+from headway.jobs import compare_measures
 from headway.jobs.compare import check_models
 from headway.jobs.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
 from headway.jobs.compare_page import page
@@ -102,6 +109,96 @@ def test_models_are_checked_before_anything_is_trained() -> None:
         check_models("translate", ["lstm-bahdanaus"])
     with pytest.raises(ConfigError, match="classify"):
         check_models("fill", None)
+
+
+SMALL = ("--each", "0.02s", "--set", "width=16", "--set", "layers=1", "--set", "heads=2", "--set", "vocab=300")
+
+
+def often(cases: Iterable[str], *names: str) -> list[Any]:
+    """Cases of which all but the named ones are slow."""
+    return [pytest.param(case, marks=[pytest.mark.slow] * (case not in names)) for case in cases]
+
+
+class InThisProcess:
+    """In place of a process of its own for every model."""
+
+    exitcode = 0
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        target(*arguments)
+
+    def join(self) -> None: ...
+
+
+@pytest.fixture
+def quick_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model is trained in this process, built-in data are few rows, and costs are measured at one length."""
+    rows = Builtin.rows
+
+    def few(self: Builtin, *, split: Any = "train", size: int | None = None, seed: int = 0) -> list[Row]:
+        return rows(self, split=split, size=size or (40 if split == "train" else 4), seed=seed)
+
+    monkeypatch.setattr(Builtin, "rows", few)
+    monkeypatch.setattr(job, "start_process", InThisProcess)
+    monkeypatch.setattr(compare_measures, "LENGTHS", (32,))
+
+
+def compared(folder: Path, *command: str | Path) -> tuple[dict[str, Any], str]:
+    """The report and the lines of a comparison of small models, of which every one has the same settings and the
+    number of parameters that is reported."""
+    short = ("--set", "target_limit=8") if command[0] in ("translate", "summarize") else ()
+    shown = headway("compare", *command, *SMALL, *short, "--out", folder, "--json", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    report = json.loads(shown.stdout)
+    options = []
+    for name, model in report["models"].items():
+        trained = load(folder / f"{name}-0")
+        assert sum(parameter.numel() for parameter in trained.model.parameters()) == model["parameters"]
+        assert re.search(rf"^  {name} +{model['parameters']:,} parameters", shown.stderr, re.MULTILINE)
+        options.append({**trained.find_task().to_dict(), "architecture": ""})
+    assert all(each == options[0] for each in options)
+    assert "nan" not in shown.stderr and "object at" not in shown.stderr
+    return report, shown.stderr
+
+
+@pytest.mark.parametrize("task", often(job.DEFAULT_MODELS, "classify"))
+def test_every_task_is_compared_on_its_built_in_data(task: str, quick_comparisons: None, tmp_path: Path) -> None:
+    report, _ = compared(tmp_path, task)
+    assert report["models"].keys() == set(job.DEFAULT_MODELS[task])
+    assert "<img" in (tmp_path / "report.html").read_text()
+
+
+def rows_of(label: Callable[[int], str]) -> str:
+    return "text,label\n" + "\n".join(f"a thing of number {n} here,{label(n)}" for n in range(60))
+
+
+FILES = {
+    "classify": ("data.csv", rows_of(lambda n: "even" if n % 2 else "odd"), "accuracy"),
+    "numbers": ("data.csv", rows_of(lambda n: f"{n / 8}"), "mae"),
+    "tag": ("data.jsonl", "".join(f'{{"words": ["Ann", "{n}"], "tags": ["B-PER", "O"]}}\n' for n in range(60)), "f1"),
+    "generate": ("data.txt", "The sea is calm tonight, and the moon is fair.\n" * 90, "bits_per_byte"),
+    "translate": ("data.tsv", "".join(f"word {n}\tWort {n}\n" for n in range(60)), "bleu"),
+    "summarize": ("data.jsonl", "".join(f'{{"source": "It is {n}.", "target": "{n}"}}\n' for n in range(60)), "rouge1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", often(FILES, "generate"))
+def test_every_task_is_compared_on_a_file(case: str, quick_comparisons: None, tmp_path: Path) -> None:
+    name, text, metric = FILES[case]
+    (tmp_path / name).write_text(text)
+    task = "classify" if case == "numbers" else case
+    report, lines = compared(tmp_path, task, tmp_path / name)
+    assert report["score"] == metric and f": {'loss' if case == 'generate' else metric} " in lines
+
+
+def test_a_label_that_no_training_example_has_is_not_scored(quick_comparisons: None, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(rows_of(lambda n: "even" if n % 2 else "odd"))
+    (tmp_path / "held.csv").write_text("text,label\none thing,even\ntwo things,new\n")
+    given = (tmp_path / "data.csv", "--valid", tmp_path / "held.csv", "--models", "gru,modern")
+    assert compared(tmp_path, "classify", *given)[0]["examples"] == 1
+    (tmp_path / "held.csv").write_text("text,label\ntwo things,new\n")
+    shown = headway("compare", "classify", *given, *SMALL, "--out", tmp_path / "new", cwd=tmp_path)
+    assert shown.returncode == 2 and "give more examples" in shown.stderr
 
 
 @pytest.mark.slow

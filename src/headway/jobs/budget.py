@@ -57,7 +57,8 @@ class Pace:
 def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> Plan:
     """The plan, with what follows from its budget, except for what the user gave. Sets the limit of the task."""
     task = bundle.find_task()
-    if not (task.budgeted or (task.timed and plan.settings().minutes)) or task.uses_reference or plan.given is None:
+    budgeted = task.budgeted or (task.timed and plan.settings().minutes)
+    if not (plan.choose and budgeted) or task.uses_reference or plan.given is None:
         return plan
     rows, total = _sampled(data)
     if not rows:

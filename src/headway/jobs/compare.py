@@ -36,7 +36,7 @@ from headway.jobs.training import run_plan
 from headway.limited_process import start_process
 from headway.memory import peak_memory
 from headway.models.build import build
-from headway.models.recipes import CELLS, RECURRENT, Size, size_named
+from headway.models.recipes import CELLS, RECURRENT, Size
 from headway.tasks.task import Task
 from headway.training.protocols import Callback, Status
 
@@ -104,7 +104,7 @@ def run_all(
     plan = make_plan(task, data, size=size, minutes=budget, settings=settings, **reading)
     if tasks.find(task).variant(plan.options) is not tasks.find(task):
         raise ConfigError(f"compare {task}: task.method={plan.options['method']} has one kind of model; leave it out")
-    contenders = equal_parameters(plan, names, size=size)
+    contenders = equal_parameters(plan, names)
     say(f"{len(names)} models × {seeds} seed{'s' * (seeds > 1)}, {60 * budget:.0f} s of training each; in {out}")
     for contender in contenders:
         say(f"  {contender.name:14} {contender.parameters:>12,} parameters, width {contender.size.width}")
@@ -135,12 +135,12 @@ def check_models(task: str, models: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def equal_parameters(plan: Plan, names: Sequence[str], *, size: str | None) -> list[Contender]:
+def equal_parameters(plan: Plan, names: Sequence[str]) -> list[Contender]:
     """The models with the widths at which they have about as many parameters as the modern Transformer."""
     kind = tasks.find(plan.task)
     data = open_data(plan).load()
     task = kind.from_data(data.train, tokenizer=None, options=dict(plan.options))
-    base = size_named(size or kind.default_size, stacks=kind.stacks)
+    base = plan.size()
     wanted = count(task, base, "modern")
     out = []
     for name in names:

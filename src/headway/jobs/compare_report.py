@@ -11,14 +11,19 @@ from headway import tasks
 from headway.bundle import load
 from headway.checkpoints import save_json, save_text
 from headway.data.dataset import first_rows
+from headway.data.row import Row
+from headway.errors import DataError
 from headway.files import is_present, open_file
 from headway.jobs.compare import ROWS, WATCHED, Run, sample_input
 from headway.jobs.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
 from headway.jobs.compare_page import page
-from headway.jobs.compare_scores import LOWER_IS_BETTER, Counts, by_length, count, standings
+from headway.jobs.compare_scores import standings
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan
 from headway.jobs.run_folder import read_run_json, run_file
+from headway.models.protocol import Model
+from headway.tasks.counts import LOWER_IS_BETTER, Counts, by_length
+from headway.tasks.task import Task
 
 JSON, PAGE = "report.json", "report.html"
 
@@ -35,22 +40,22 @@ def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
 def measure(runs: Sequence[Run]) -> dict[str, Any]:
     plan = saved_plan(runs[0].folder)
     data = open_data(plan).load()
-    rows = [row for row in first_rows(data.valid, ROWS) if row.fields.get("words", True)]
+    rows = usable(load(runs[0].folder).find_task(), first_rows(data.valid, ROWS))
     counts: dict[str, list[Counts]] = {}
     models: dict[str, dict[str, Any]] = {}
-    sample: Any = None
+    metric, sample = "", None
     for run in runs:
         bundle = load(run.folder)
         task, name = bundle.find_task(), run.contender.name
-        counts.setdefault(name, []).append(count(task, bundle.model, rows))
-        log = _log(run.folder)
-        models.setdefault(name, {"parameters": run.contender.parameters, "runs": []})["runs"].append(
+        found, metric = score_counts(task, bundle.model, rows)
+        counts.setdefault(name, []).append(found)
+        log, parameters = _log(run.folder), sum(parameter.numel() for parameter in bundle.model.parameters())
+        models.setdefault(name, {"parameters": parameters, "runs": []})["runs"].append(
             {"seed": run.seed, "folder": run.folder.name, **_training(log, run.folder)}
         )
         if run.seed:
             continue
-        sample = sample_input(task, rows[0])
-        text = counts[name][0].texts
+        sample, text = sample_input(task, rows[0]), found.texts
         models[name] |= {
             "width": run.contender.size.width,
             "cost": cost_by_length(bundle.model),
@@ -61,22 +66,46 @@ def measure(runs: Sequence[Run]) -> dict[str, Any]:
             "answer": text[0] if text else "",
         }
     ranked, verdict = standings(counts)
-    kind = next(iter(counts.values()))[0].kind
+    has_lengths = bool(next(iter(counts.values()))[0].lengths.any())
     for one in ranked:
         models[one.name] |= {"score": one.score, "low": one.low, "high": one.high, "seeds": one.seeds}
-        models[one.name]["by_length"] = by_length(counts[one.name]) if kind != "loss" else []
+        models[one.name]["by_length"] = by_length(counts[one.name]) if has_lengths else []
     return {
         "task": plan.task,
         "data": plan.data or "built-in",
         "minutes": plan.train["minutes"],
-        "examples": len(rows),
-        "score": kind,
+        "examples": len(next(iter(counts.values()))[0].values),
+        "score": metric,
         "verdict": verdict,
         "sample": str(sample),
         "reference": str(rows[0].fields.get("target") or rows[0].fields.get("label") or ""),
         "order": [one.name for one in ranked],
         "models": models,
     }
+
+
+def usable(task: Task, rows: Sequence[Row]) -> list[Row]:
+    """The rows that models can be scored on: not those with a label that no training example has."""
+
+    def is_usable(row: Row) -> bool:
+        try:
+            return bool(task.examples(row))
+        except DataError:
+            return False
+
+    with task.count_truncation():
+        out = [row for row in rows if task.judges(row) and is_usable(row)]
+    if not out:
+        raise DataError("none of the held-out examples has labels that the training examples have; give more examples")
+    return out
+
+
+def score_counts(task: Task, model: Model, rows: Sequence[Row]) -> tuple[Counts, str]:
+    """What the score of a model is computed from, and the name of the score; texts are generated greedily."""
+    evaluated = task.predictions(model, rows, **({"beams": 1} if model.reads_source else {}))
+    found = evaluated.counts()
+    assert found is not None
+    return found, evaluated.metric
 
 
 def _log(folder: Path) -> list[dict[str, Any]]:
@@ -109,7 +138,8 @@ def _training(log: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
 
 def lines(report: dict[str, Any]) -> list[str]:
     metric = report["score"]
-    out = [f"{'':14} {metric:>9}   95% interval      parameters   steps  predictions/s  peak memory"]
+    width = max(9, len(metric))
+    out = [f"{'':14} {metric:>{width}}   95% interval      parameters   steps  predictions/s  peak memory"]
     for name in report["order"]:
         model = report["models"][name]
         first = model["runs"][0]
@@ -117,7 +147,7 @@ def lines(report: dict[str, Any]) -> list[str]:
         memory = "–" if first["memory"] is None else f"{first['memory'] / 2**20:,.0f} MiB"
         speed = "–" if first["speed"] is None else f"{first['speed']:,.0f}"
         out.append(
-            f"{name:14} {model['score']:9.4g}   {interval:<17} {model['parameters']:10,} {first['steps']:7,} "
+            f"{name:14} {model['score']:{width}.4g}   {interval:<17} {model['parameters']:10,} {first['steps']:7,} "
             f"{speed:>13}  {memory:>11}"
         )
     lower = " (lower is better)" if metric in LOWER_IS_BETTER else ""

@@ -3,51 +3,15 @@ examples, so examples (and seeds) can be drawn again with replacement (paired bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from headway.data.row import Row
-from headway.models.protocol import Model
-from headway.tasks.counts import LOWER_IS_BETTER, Counts, by_length, ngram_counts, word_lengths
-from headway.tasks.entities import entities
-from headway.tasks.generate import Generate
-from headway.tasks.task import Task
-
-__all__ = ["LOWER_IS_BETTER", "Counts", "Difference", "by_length", "count", "difference", "standings"]
+from headway.tasks.counts import LOWER_IS_BETTER, Counts
 
 DRAWS = 1000
 CERTAIN = 0.975  # share of draws in which one model is better
-PIECES = 100  # of the held-out text of a language model
-
-
-def count(task: Task, model: Model, rows: Sequence[Row]) -> Counts:
-    """The counts of one run on held-out rows."""
-    if isinstance(task, Generate):
-        return _pieces(task, model, rows)
-    inputs = [task.model_input(row) for row in rows]
-    found = task.predict(model, inputs, **({"beams": 1} if task.generates else {}))
-    if task.name == "classify":
-        right = [[one["label"] == row.fields["label"], 1] for one, row in zip(found, rows, strict=True)]
-        return Counts(np.array(right), word_lengths(inputs), "accuracy", [])
-    if task.name == "tag":
-        pairs = [
-            (set(entities(one["tags"])), set(entities(row.fields["tags"])))
-            for one, row in zip(found, rows, strict=True)
-        ]
-        values = [[len(own & wanted), len(own), len(wanted)] for own, wanted in pairs]
-        return Counts(np.array(values), word_lengths([" ".join(row.fields["words"]) for row in rows]), "f1", [])
-    references = [row.fields.get("targets") or [row.fields["target"]] for row in rows]
-    return Counts(ngram_counts(found, references), word_lengths(inputs), "bleu", found)
-
-
-def _pieces(task: Generate, model: Model, rows: Sequence[Row]) -> Counts:
-    ids = [i for row in rows for i in task.ids_of(row)]
-    size = max(task.context + 1, -(-len(ids) // PIECES))
-    pieces = [ids[at : at + size] for at in range(0, len(ids) - 1, size)]
-    values = [task.text_loss(model, piece, rows=1) for piece in pieces if len(piece) > 1]
-    return Counts(np.array(values), np.full(len(values), size), "loss", [])
 
 
 @dataclass(frozen=True)

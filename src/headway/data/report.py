@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
-from headway.printable import printable
+from headway.printable import as_html, printable
 
 SHOWN = 30
 NAMED = 5  # skipped rows or files
@@ -106,7 +105,7 @@ class Report:
         rows += [(part, f"{each.median:,} tokens, at most {each.max:,}") for part, each in self.lengths.items()]
         rows += [(name, str(value)) for name, value in self.extra.items()]
         rows += [("warning", warning) for warning in self.warnings]
-        cells = "".join(f"<tr><td>{escape(printable(a))}</td><td>{escape(printable(b))}</td></tr>" for a, b in rows)
+        cells = "".join(f"<tr><td>{as_html(a)}</td><td>{as_html(b)}</td></tr>" for a, b in rows)
         return f"<table><tbody>{cells}</tbody></table>"
 
     def _label_lines(self) -> list[str]:

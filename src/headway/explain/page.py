@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from functools import cache
 from importlib.resources import files
 from string import Template
 
 from headway.explain.story import Story
-from headway.printable import PROSE, printable
+from headway.printable import PROSE, as_html
 
 SCRIPTS = (  # in loading order
     *("dom", "words", "format", "tensor", "maths", "colour", "tip", "table", "heat", "state", "section", "head"),
@@ -27,9 +26,9 @@ UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 def render(story: Story) -> str:
     script, style = _joined("js", SCRIPTS), _joined("css", STYLES)
-    title = printable(story.title, keep=PROSE)
+    title, data = as_html(story.title, keep=PROSE), _embedded(story.to_json())
     return Template(_asset("page.html")).substitute(
-        policy=policy_of(), title=html.escape(title), style=style, script=script, story=_embedded(story.to_json())
+        policy=policy_of(), title=title, style=style, script=script, story=data
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import html
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.checkpoints import save_text
-from headway.printable import printable
+from headway.printable import as_code_block, as_markdown
 
 if TYPE_CHECKING:
     from headway.baselines import Baseline
@@ -37,7 +35,7 @@ def write_card(
 ) -> None:
     count = sum(p.numel() for p in bundle.model.parameters())
     signature = bundle.task.signature() if bundle.task is not None else ""
-    begun = f"started from {plain(Path(plan.start).name)}" if plan.start else "trained from scratch"
+    begun = f"started from {as_markdown(Path(plan.start).name)}" if plan.start else "trained from scratch"
     lines = [
         "---",
         "library_name: headway",
@@ -49,23 +47,21 @@ def write_card(
         f"recipe `{plan.recipe}`, {result.steps:,} steps in {result.seconds / 60:.1f} minutes.",
         "",
         "## Data",
-        f"{plain(data.name)} ({plain(data.layout)}): {report.examples:,} training examples, "
+        f"{as_markdown(data.name)} ({as_markdown(data.layout)}): {report.examples:,} training examples, "
         f"{report.held_out:,} held out.",
-        *([""] + [f"- {plain(warning)}" for warning in report.warnings] if report.warnings else []),
-        *(["", "Truncated:"] + [f"- {plain(line)}" for line in cut] if cut else ["", "Nothing was truncated."]),
+        *([""] + [f"- {as_markdown(warning)}" for warning in report.warnings] if report.warnings else []),
+        *(["", "Truncated:"] + [f"- {as_markdown(line)}" for line in cut] if cut else ["", "Nothing was truncated."]),
         "",
         "## Scores on the held-out examples",
         "",
-        " | ".join(["| score", "value", *(f"{plain(each.name)}{_noted(each)}" for each in beside)]) + " |",
+        " | ".join(["| score", "value", *(f"{as_markdown(each.name)}{_noted(each)}" for each in beside)]) + " |",
         "|---|---|" + "---|" * len(beside),
         *[_score_line(name, value, beside) for name, value in scores.items()],
-        *(["", f"Signature: `{signature}`"] if signature else []),
-        *[line for warning in warnings for line in ("", f"**Warning:** {plain(warning)}.")],
+        *(["", f"Signature: {as_markdown(signature)}"] if signature else []),
+        *[line for warning in warnings for line in ("", f"**Warning:** {as_markdown(warning)}.")],
         "",
         "## Use",
-        "```",
-        *commands("<this folder>", bundle.find_task()),
-        "```",
+        *as_code_block(commands("<this folder>", bundle.find_task())),
         "",
         *([f"It opens in `transformers` as `{published}`.", ""] if (published := architecture(bundle)) else []),
         "The exact settings are in `training/plan.json`, every logged number in `training/metrics.jsonl`, "
@@ -85,20 +81,15 @@ def commands(folder: str, task: Task) -> list[str]:
 
 
 def _noted(baseline: Baseline) -> str:
-    return f" ({plain(baseline.note)})" if baseline.note else ""
+    return f" ({as_markdown(baseline.note)})" if baseline.note else ""
 
 
 def _score_line(name: str, value: float, beside: Sequence[Baseline]) -> str:
     others = [f"{each.scores[name]:.4f}" if name in each.scores else "" for each in beside]
-    return " | ".join([f"| {plain(name)}", f"{value:.4f}", *others]) + " |"
+    return " | ".join([f"| {as_markdown(name)}", f"{value:.4f}", *others]) + " |"
 
 
 def architecture(bundle: Bundle) -> str:
     """The class of the reference library that a model from scratch is saved as; empty for Headway's own dialect."""
     names = bundle.foreign.get("architectures") or [""]
-    return plain(names[0]) if bundle.family != "headway" else ""
-
-
-def plain(text: str) -> str:
-    """Escapes names of files, columns and labels, so that they are never read as HTML, a table or a link."""
-    return re.sub(r"([\[\]|`])", r"\\\1", html.escape(printable(" ".join(text.split())), quote=False))
+    return as_markdown(names[0]) if bundle.family != "headway" else ""

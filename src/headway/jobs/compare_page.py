@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from html import escape
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from headway.printable import printable
+from headway.printable import as_html, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,11 +60,11 @@ def page(report: dict[str, Any]) -> str:
     sections = [_table(report), _as_learned(report)]
     sections += [_section(title, WHY[title], picture) for title, picture in pictures.items()]
     sections += [_alignment(name, model["alignment"]) for name, model in models.items() if model.get("alignment")]
-    title = escape(f"headway compare {report['task']}")
+    title = as_html(f"headway compare {report['task']}")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
-        f"<p>{escape(report['verdict'])}</p>{''.join(sections)}</html>"
+        f"<p>{as_html(report['verdict'])}</p>{''.join(sections)}</html>"
     )
 
 
@@ -154,15 +153,15 @@ def _table(report: dict[str, Any]) -> str:
             f"{model['speed']['tokens']:,.0f}" if "tokens" in model["speed"] else "–",
             "–" if first["memory"] is None else f"{first['memory'] / 2**20:,.0f} MiB",
         )
-        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    top = "<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"
+        rows.append("<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in cells) + "</tr>")
+    top = "<tr>" + "".join(f"<th>{as_html(cell)}</th>" for cell in head) + "</tr>"
     seeds = len(next(iter(report["models"].values()))["runs"])
     why = (
         f"{report['examples']:,} held-out examples; {60 * report['minutes']:.0f} s of training and {seeds} "
         f"seed{'s' * (seeds > 1)} for each model, about the same number of parameters, one tokenizer. "
         "Intervals: paired bootstrap over examples and seeds."
     )
-    return f'<table>{top}{"".join(rows)}</table><p class="why">{escape(why)}</p>'
+    return f'<table>{top}{"".join(rows)}</table><p class="why">{as_html(why)}</p>'
 
 
 def _as_learned(report: dict[str, Any]) -> str:
@@ -170,18 +169,18 @@ def _as_learned(report: dict[str, Any]) -> str:
     rows = []
     for name in report["order"]:
         for seen in report["models"][name].get("seen", []):
-            cells = (name, f"{seen['seconds']:.0f} s", f"{seen['step']:,}", printable(seen["text"]))
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+            cells = (name, f"{seen['seconds']:.0f} s", f"{seen['step']:,}", seen["text"])
+            rows.append("<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in cells) + "</tr>")
     top = "<tr><th>model</th><th>after</th><th>steps</th><th>output</th></tr>"
-    given = f"<code>{escape(printable(report['sample']))}</code>"
-    wanted = f" → <code>{escape(printable(report['reference']))}</code>" if report["reference"] else ""
+    given = f"<code>{as_html(report['sample'])}</code>"
+    wanted = f" → <code>{as_html(report['reference'])}</code>" if report["reference"] else ""
     why = "The same held-out example at several moments of the training."
     table = f'<table class="texts">{top}{"".join(rows)}</table>'
     return f'<h2>As it learned</h2><p class="why">{why} {given}{wanted}</p>{table}'
 
 
 def _section(title: str, why: str, image: str) -> str:
-    return f'<h2>{escape(title)}</h2><p class="why">{escape(why)}</p>{image}'
+    return f'<h2>{as_html(title)}</h2><p class="why">{as_html(why)}</p>{image}'
 
 
 def _alignment(name: str, found: dict[str, Any]) -> str:
@@ -210,4 +209,4 @@ def _picture(draw: Callable[[Axes], None], *, alt: str) -> str:
     draw(figure.subplots())
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=110)
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}">'
+    return f'<img alt="{as_html(alt)}" src="data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}">'

@@ -7,10 +7,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
-from headway.printable import PROSE, printable
+from headway.printable import PROSE, as_html
 
 LONGEST = 2000  # characters of a text from data
 SHADES = 10  # of cells of a matrix: classes h0 to h10
@@ -58,7 +57,7 @@ def page(title: str, sections: Iterable[str]) -> str:
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{as_html(policy)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><h1>{text(title)}</h1>\n{chr(10).join(filter(None, sections))}\n</body></html>\n"
@@ -69,7 +68,7 @@ def text(value: Any) -> str:
     """Text from anywhere as HTML, shortened if it is very long."""
     content = str(value)
     content = content if len(content) <= LONGEST else f"{content[:LONGEST]} … ({len(content):,} characters)"
-    return escape(printable(content, keep=PROSE), quote=True)
+    return as_html(content, keep=PROSE)
 
 
 def section(title: str, content: str, *, why: str = "") -> str:

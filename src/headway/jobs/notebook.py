@@ -4,11 +4,10 @@ escaped."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headway.printable import printable
+from headway.printable import as_html, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,8 +23,8 @@ class Scores(dict[str, float]):
 
 
 def score_table(scores: Mapping[str, float], *, title: str = "") -> str:
-    rows = "".join(f"<tr><td>{_safe(name)}</td><td>{value:.4g}</td></tr>" for name, value in scores.items())
-    caption = f"<caption>{_safe(title)}</caption>" if title else ""
+    rows = "".join(f"<tr><td>{as_html(name)}</td><td>{value:.4g}</td></tr>" for name, value in scores.items())
+    caption = f"<caption>{as_html(title)}</caption>" if title else ""
     return f"<table>{caption}<thead><tr><th>score</th><th>value</th></tr></thead><tbody>{rows}</tbody></table>"
 
 
@@ -33,7 +32,7 @@ def run_html(folder: Path, scores: Mapping[str, float], *, title: str, warnings:
     """Scores, warnings and curves of a run."""
     from headway.jobs.runs import curves
 
-    noted = "".join(f"<li>{_safe(each)}</li>" for each in warnings)
+    noted = "".join(f"<li>{as_html(each)}</li>" for each in warnings)
     drawn = "".join(_curve(name, points) for name, points in _shown(curves(folder)).items())
     return score_table(scores, title=title) + (f"<ul>{noted}</ul>" if noted else "") + f"<div>{drawn}</div>"
 
@@ -73,11 +72,7 @@ def _curve(name: str, points: list[tuple[int, float]]) -> str:
     )
     return (
         '<figure style="display:inline-block;margin:0.5em">'
-        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{_safe(name)} by step">'
+        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{as_html(name)} by step">'
         f'<polyline fill="none" stroke="#3f6fc4" stroke-width="1.5" points="{places}"/></svg>'
-        f"<figcaption>{_safe(name)}: {values[0]:.4g} → {values[-1]:.4g}, {steps[-1]:,} steps</figcaption></figure>"
+        f"<figcaption>{as_html(name)}: {values[0]:.4g} → {values[-1]:.4g}, {steps[-1]:,} steps</figcaption></figure>"
     )
-
-
-def _safe(text: Any) -> str:
-    return escape(printable(str(text)), quote=True)

@@ -21,7 +21,7 @@ from headway.errors import ConfigError, InputError
 from headway.files import atomic_write, disk_errors, is_present
 from headway.jobs.inference import run, unmatched
 from headway.jobs.inputs import Record
-from headway.jobs.report import safe_cell
+from headway.printable import as_cell
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 CHUNK = 512  # rows that are read, predicted and written together
@@ -172,7 +172,7 @@ def _csv(path: Path, columns: list[str] | None) -> Iterator[Write]:
         def write(rows: list[Record]) -> None:
             if not names:
                 names.extend(dict.fromkeys([*(columns or ()), *rows[0]]))
-                writer.writerow([safe_cell(name) for name in names])
+                writer.writerow([as_cell(name) for name in names])
             _require_columns(rows, names)
             for row in rows:
                 writer.writerow([_cell(row.get(name)) for name in names])
@@ -193,7 +193,7 @@ def _require_columns(rows: list[Record], names: Iterable[str]) -> None:
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
-    return safe_cell(value if isinstance(value, str | int | float) else _json(value))
+    return as_cell(value if isinstance(value, str | int | float) else _json(value))
 
 
 def _json(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +17,13 @@ from headway.checkpoints import save_bytes, save_json, save_text
 from headway.inspect.pictures import draw_confusion, draw_mistakes
 from headway.jobs.inference import PAGE
 from headway.preprocess.image import open_image
+from headway.printable import as_cell
 from headway.tasks.evaluated import ClassScores, Evaluated, Judged
 
 SCORES, CONFUSION, MISTAKES = "scores.json", "confusion", "mistakes"
 SHEET = 36  # pictures on the sheet of mistakes
 THUMBNAIL = 160  # pixels
 MOST_LABELS = 40  # in the picture and in the table of the confusion matrix
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-CSV_START = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run as a formula
 
 
 @dataclass(frozen=True)
@@ -115,17 +113,9 @@ def thumbnail(each: Judged) -> np.ndarray:
     return np.asarray(picture)
 
 
-def safe_cell(value: Any) -> Any:
-    """A cell of a table: a text that a spreadsheet would run as a formula gets an apostrophe in front. A number, though
-    it begins with a sign, is none."""
-    if not isinstance(value, str) or not value.startswith(CSV_START) or NUMBER.fullmatch(value):
-        return value
-    return f"'{value}"
-
-
 def _write_csv(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     for row in rows:
-        writer.writerow([safe_cell(cell) for cell in row])
+        writer.writerow([as_cell(cell) for cell in row])
     save_bytes(path, text.getvalue().encode("utf-8", "backslashreplace"))  # the name of a file may be no UTF-8

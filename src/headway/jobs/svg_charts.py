@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from headway.printable import printable
+from headway.printable import as_html
 
 WIDE, HIGH = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44
@@ -48,7 +47,7 @@ class Axes:
 def chart(content: str, *, about: str) -> str:
     """An SVG picture; `about` is read to those who cannot see it."""
     return (
-        f'<svg role="img" aria-label="{_safe(about)}" viewBox="0 0 {WIDE} {HIGH}" '
+        f'<svg role="img" aria-label="{as_html(about)}" viewBox="0 0 {WIDE} {HIGH}" '
         f'xmlns="http://www.w3.org/2000/svg">{content}</svg>'
     )
 
@@ -68,7 +67,7 @@ def lines(series: Mapping[str, Points], *, x: str, y: str) -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    items = [f'<li><i class="key s{number % SERIES}"></i>{_safe(name)}</li>' for number, name in enumerate(names)]
+    items = [f'<li><i class="key s{number % SERIES}"></i>{as_html(name)}</li>' for number, name in enumerate(names)]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -120,11 +119,7 @@ def _rectangle(kind: str, left: float, top: float, right: float, bottom: float) 
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "middle", more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{_safe(text)}</text>'
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text), quote=True)
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{as_html(text)}</text>'
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

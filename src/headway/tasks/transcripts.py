@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from headway.printable import as_cell
+
 Format = Literal["txt", "srt", "vtt", "tsv", "json"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
@@ -89,7 +91,7 @@ class Writer:
     def _cue(self, part: Segment | Word) -> str:
         self.count += 1
         if self.format == "tsv":
-            return f"{round(1000 * part.start)}\t{round(1000 * part.end)}\t{line(part.text)}\n"
+            return f"{round(1000 * part.start)}\t{round(1000 * part.end)}\t{as_cell(line(part.text))}\n"
         if self.format == "srt":
             times = f"{clock(part.start, ',')} --> {clock(part.end, ',')}"
             return f"{self.count}\n{times}\n{line(part.text).replace('-->', '->')}\n\n"

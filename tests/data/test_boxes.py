@@ -290,6 +290,26 @@ def test_a_bad_yolo_line_is_named(tmp_path: Path, text: str, message: str) -> No
         box_parts(tmp_path)
 
 
+def test_yolo_boxes_in_pixels_are_named_as_such(tmp_path: Path) -> None:
+    yolo(tmp_path)
+    (tmp_path / "labels/train/a.txt").write_text("0 30 20 40 30\n1 75 40 30 40\n")
+    says = r"a\.txt: the boxes are in pixels \(2 of 2 .* 40 × 30\)\."
+    with pytest.raises(DataError, match=says + r".*width \(here 100\), y and height by its height \(80\)"):
+        box_parts(tmp_path)
+    (tmp_path / "labels/train/a.txt").write_text("0 30 20 40 30\n1 0.75 0.5 0.3 0.5\n")
+    assert len(box_parts(tmp_path)["train"].rows) == 1  # one mistake among shares is counted by the check
+
+
+def test_a_damaged_picture_with_boxes_is_left_out(tmp_path: Path) -> None:
+    yolo(tmp_path)
+    for name in ("b", "c"):
+        picture(tmp_path / "images" / "train" / f"{name}.png", 9)
+    (tmp_path / "images/train/b.png").write_bytes(b"no picture")
+    (tmp_path / "labels/train/b.txt").write_text("0 0.3 0.25 0.4 0.375\n")
+    rows = opened(tmp_path).test()
+    assert len(list(rows)) == 2 and list(rows.skipped) == ["damaged pictures"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -100,8 +100,14 @@ def test_idx_files(tmp_path):
 
 
 def test_errors_name_the_file(tmp_path):
-    with pytest.raises(DataError, match="no pictures; expected a folder for each label"):
+    with pytest.raises(DataError, match="no pictures in folders, no files at all; expected a folder for each label"):
         image_parts(tmp_path)
+    for name in ("x/a.heic", "x/b.heic", "x/notes.txt", "loose.png"):
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "set" / name).touch()
+    counts = "2 .heic files, 1 pictures outside the folders of the labels, 1 .txt files"
+    with pytest.raises(DataError, match=f"set: no pictures in folders, {counts}; expected"):
+        image_parts(tmp_path / "set")
     file = draw(tmp_path / "a.png", 1)
     with pytest.raises(DataError, match=r"a\.png: expected a folder"):
         image_parts(file)

@@ -155,10 +155,11 @@ def test_files_and_faults(task, tmp_path):
     Image.new("RGB", (9, 5), "white").save(tmp_path / "light" / "1.png")
     (tmp_path / "dark" / "empty.png").touch()
     data = open_files(tmp_path, fields=task.fields, columns={})
-    good, bad = sorted(data.test(), key=lambda row: row.where, reverse=True)
+    (good,), broken = data.test(), tmp_path / "dark" / "empty.png"
+    assert data.test().skipped.places == {"damaged pictures": [str(broken)]}
     assert task.examples(good)[0]["image"] == (tmp_path / "light" / "1.png").read_bytes()
     with pytest.raises(DataError, match=r"dark/empty\.png: not a picture"):
-        task.examples(bad)
+        task.examples(Row({"image": broken, "label": "dark"}, str(broken)))
     assert task.predict(model, [tmp_path / "light" / "1.png"])[0]["label"] in task.labels
     with pytest.raises(DataError, match="input 1: expected a picture's Path"):
         task.predict(model, ["light/1.png"])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from PIL import Image
 from support.commands import headway
 
+from headway.data.dataset import Dataset, open_files
 from headway.errors import DataError
 from headway.preprocess.image_processor import ImageProcessor
 
@@ -117,9 +120,50 @@ def test_check_and_train_name_a_broken_picture(tmp_path: Path) -> None:
     for name in ("truncated.png", "bomb.png", "empty.png"):
         (data / "dark" / name).write_bytes(BROKEN[name])
         for command in (["check"], ["train"]):
-            more = ["--steps", "1", "--out", tmp_path / "run"] if command == ["train"] else []
+            more = ["--steps", "1", "--out", tmp_path / name] if command == ["train"] else []
             done = headway(*command, "classify-image", data, *small, *more, cwd=tmp_path)
             said = done.stdout + done.stderr
             assert f"dark/{name}" in said, said
-            assert done.returncode == 2 or "skipped" in said, said
+            assert done.returncode == 0 and "skipped      1 damaged pictures" in said, said
         (data / "dark" / name).unlink()
+
+
+def test_up_to_one_in_twenty_damaged_pictures_is_left_out(tmp_path: Path) -> None:
+    for label in ("dark", "light"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for number in range(40):
+            (tmp_path / "data" / label / f"{number}.png").write_bytes(encoded(Image.new("L", (4, 4), number)))
+    bad = [tmp_path / "data" / "dark" / f"{number}.png" for number in range(8)]
+    for path in bad[:3]:
+        path.write_bytes(b"no picture")
+
+    def opened() -> Dataset:
+        return open_files(tmp_path / "data", fields=("image", "label"), columns={})
+
+    rows = opened().test()
+    assert len(list(rows)) == 77 and rows.skipped.places == {"damaged pictures": list(map(str, bad[:3]))}
+    assert not {row.where for row in opened().train()} & set(map(str, bad[:3]))
+    for path in bad[3:]:
+        path.write_bytes(BROKEN["truncated.png"])
+    message = str(pytest.raises(DataError, lambda: list(opened().test())).value)
+    assert all(f"dark/{number}.png: not a picture" in message for number in range(5)) and "and 3 more" in message
+    assert "8 of 80 files are damaged, and at most 5% of them are left out" in message
+
+
+def test_an_archive_with_one_damaged_picture(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for label in ("dark", "light"):
+            for number in range(5):
+                archive.writestr(f"{label}/{number}.png", encoded(Image.new("L", (4, 4), number)))
+        archive.writestr("light/bad.png", b"no picture")
+    rows = open_files(tmp_path / "x.zip", fields=("image", "label"), columns={}).test()
+    assert len(list(rows)) == 10 and "light/bad.png" in rows.skipped.places["damaged pictures"][0]
+
+
+def test_a_damaged_recording_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("audio,text\n" + "".join(f"{number}.wav,text {number}\n" for number in range(6)))
+    for number in range(6):
+        soundfile.write(tmp_path / f"{number}.wav", np.full(800, number / 10), 8000)
+    (tmp_path / "3.wav").write_bytes(b"RIFF and no sound")
+    rows = open_files(tmp_path / "list.csv", fields=("audio", "text"), columns={}).test()
+    assert len(list(rows)) == 5 and rows.skipped.places == {"damaged recordings": [str(tmp_path / "3.wav")]}

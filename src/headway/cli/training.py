@@ -172,7 +172,7 @@ def check(
     if as_json:
         say_json({**report.to_dict(), **(suspects.to_dict() if suspects else {})}, indent=2)
     else:
-        say_lines(report.summary())
+        say_lines(report.summary(most=max(report.skipped.values(), default=0)))
         say_lines(suspects.lines(top) if suspects else [])
     if html is not None:
         from headway.jobs.check_page import write_check_page

@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.data.boxes import box_parts
 from headway.data.builtin.pool import Builtin
+from headway.data.damaged import checked
 from headway.data.images import ImageFields, ImageRows, image_parts
 from headway.data.paths import exists, expand, size_of
 from headway.data.read import OnFileBytes, Row, Rows, detect_layout, make_row, read
@@ -76,7 +77,7 @@ class Dataset:
 class _Part:
     """Rows in memory, and the lines that were skipped."""
 
-    rows: list[Row]
+    rows: Sequence[Row]
     skipped: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -256,11 +257,14 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
     return Dataset(
         name,
         "; ".join(dict.fromkeys(rows.layout for rows in parts["train"])),
-        partial(_Kept, _Part(train, skipped)),
-        partial(_Kept, _Part(held)),
-        partial(_Kept, _Part(test)),
+        *(_decodable(rows, found) for rows, found in ((train, skipped), (held, Skipped()), (test, Skipped()))),
         identity=f"pictures {_identity(everything, hashes)}",
     )
+
+
+def _decodable(rows: Sequence[Row], skipped: Skipped) -> RowReader:
+    check = checked(rows, skipped)
+    return lambda: _Kept(_Part(*check()))
 
 
 def _divided(rows: Sequence[Row], hashes: Sequence[int]) -> tuple[list[Row], list[Row]]:

@@ -120,7 +120,11 @@ def _labelled(files: Sequence[tuple[tuple[str, ...], Encoded]], top: Path, wante
         else:
             out.rows.append(wanted.row(file, names[0], where=str(file)))
     if not out.rows:
-        raise DataError(f"{top}: no pictures; expected a folder for each label, with {', '.join(SUFFIXES)} files in it")
+        seen = ", ".join(f"{count:,} {kind}" for kind, count in out.skipped.most_common(5)) or "no files at all"
+        raise DataError(
+            f"{top}: no pictures in folders, {seen}; expected a folder for each label, with {', '.join(SUFFIXES)} "
+            "files in it"
+        )
     return out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from headway.data.boxes import Box, box_row, number, picture_index
 from headway.data.images import ImageRows
 from headway.data.paths import exists
+from headway.data.row import Row
 from headway.data.split import PART_NAMES
 from headway.data.text_reader import read_lines
 from headway.errors import DataError
@@ -36,8 +37,26 @@ def folder_parts(folder: Path, *, config: Path | None = None) -> dict[str, Image
     return {part: _rows([row for place in found for row in _labelled(place, names)]) for part, found in places.items()}
 
 
-def _rows(rows: list[Any]) -> ImageRows:
+def _rows(rows: list[Row]) -> ImageRows:
+    _refuse_pixels(rows)
     return ImageRows(rows, "YOLO boxes")
+
+
+def _refuse_pixels(rows: Sequence[Row]) -> None:
+    """Raises if most of the boxes are larger than their picture: they were written in pixels."""
+    boxes = [(row, box) for row in rows for box in row.fields["boxes"]]
+    larger = [
+        (row, box) for row, box in boxes
+        if box.right - box.left > row.fields["size"][0] and box.bottom - box.top > row.fields["size"][1]
+    ]  # fmt: skip
+    if 2 * len(larger) > len(boxes):
+        row, box = larger[0]
+        (wide, high), file = row.fields["size"], _label_file(row.fields["image"])
+        raise DataError(
+            f"{file}: the boxes are in pixels ({len(larger):,} of {len(boxes):,} are larger than their picture, such as "
+            f"{(box.right - box.left) / wide:g} × {(box.bottom - box.top) / high:g}). YOLO states shares of the "
+            f"picture: divide x and width by the picture's width (here {wide}), y and height by its height ({high})"
+        )
 
 
 def _found_parts(folder: Path) -> dict[str, Path]:
@@ -84,10 +103,17 @@ def _label_file(image: Path) -> Path:
 
 def _labelled(images: Path, names: Sequence[str]) -> Iterator[Any]:
     for image in sorted(set(picture_index(images, SUFFIXES).values())):
-        file, size = _label_file(image), image_size(image)
+        file, size = _label_file(image), _size(image)
         lines = read_lines(file) if file.is_file() else iter(())
         boxes = [_box(text, names, size, where=f"{file}:{line}") for line, text in lines if text.strip()]
         yield box_row(image, boxes, size, where=str(image))
+
+
+def _size(image: Path) -> tuple[int, int]:
+    try:
+        return image_size(image)
+    except DataError:  # a damaged picture, which the data set leaves out
+        return (1, 1)
 
 
 def _box(text: str, names: Sequence[str], size: tuple[int, int], *, where: str) -> Box:

@@ -1,13 +1,18 @@
 """Convolutions over tokens: what they compute, padding, first values, and that they learn by themselves."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 import torch.nn.functional as F
 
+from headway.errors import ConfigError
 from headway.layers.ngrams import NgramConfig
 from headway.layers.token_convolution import TokenConvolution, TokenConvolutionConfig
 from headway.models import recipes
 from headway.models.build import build
-from headway.models.config import ClassifyHeadConfig
+from headway.models.config import ClassifyHeadConfig, EnsembleConfig
+from headway.models.ensemble import Ensemble
 from headway.models.init import initialise
 from headway.models.recipes import Size
 
@@ -47,11 +52,12 @@ def test_padding_on_either_side_changes_nothing() -> None:
     assert not torch.allclose(made(ids, None), alone)
 
 
-def model() -> torch.nn.Module:
-    head = ClassifyHeadConfig(OUTPUTS, convolution=CONFIG, ngrams=NgramConfig(4, VOCAB, 2))
+def model() -> Ensemble:
     size = Size(width=8, layers=2, heads=2, dropout=0.0)
-    made = build(recipes.encoder(size, "modern", vocab=VOCAB, head=head))
+    network = recipes.encoder(size, "modern", vocab=VOCAB, head=ClassifyHeadConfig(OUTPUTS))
+    made = build(EnsembleConfig(network, NgramConfig(4, VOCAB, 2), CONFIG))
     initialise(made, "modern", seed=0)
+    assert isinstance(made, Ensemble)
     return made
 
 
@@ -61,7 +67,7 @@ def test_first_values_depend_on_the_seed_alone() -> None:
     torch.manual_seed(2)
     second = model().state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert 0.05 < first["head.convolution.tokens.weight"].std() < 0.15
+    assert 0.05 < first["convolution.tokens.weight"].std() < 0.15
 
 
 def test_each_part_learns_by_itself_and_all_are_added_afterwards() -> None:
@@ -69,21 +75,33 @@ def test_each_part_learns_by_itself_and_all_are_added_afterwards() -> None:
     made.train()
     for pooled_only in (False, True):
         output = made(ids, padding_mask=mask, pooled_only=pooled_only)
-        made.head.convolution.eval()  # no dropout
-        torch.testing.assert_close(
-            made(ids, padding_mask=mask).convolution_logits, made.head.convolution(ids, mask.bool())
-        )
-        made.head.convolution.train()
+        assert list(output.members) == ["convolution"]
+        made.convolution.eval()  # no dropout
+        expected = made.convolution(ids, mask.bool())
+        torch.testing.assert_close(made(ids, padding_mask=mask).members["convolution"], expected)
+        made.convolution.train()
         (of_network,) = torch.autograd.grad(
-            output.logits.sum(), made.head.convolution.tokens.weight, allow_unused=True, retain_graph=True
+            output.logits.sum(), made.convolution.tokens.weight, allow_unused=True, retain_graph=True
         )
         (of_convolution,) = torch.autograd.grad(
-            output.convolution_logits.sum(), made.embedding.tokens.weight, allow_unused=True
+            output.members["convolution"].sum(), made.embedding.tokens.weight, allow_unused=True
         )
         assert of_network is None and of_convolution is None
     alone = made(ids, padding_mask=mask).logits  # without dropout, the network's
     made.eval()
-    found = made(ids, padding_mask=mask)
-    assert found.convolution_logits is None
-    beside = made.head.convolution(ids, mask) + made.head.ngrams(ids, mask)
-    torch.testing.assert_close(found.logits, alone + beside)
+    beside = made.convolution(ids, mask) + made.ngrams(ids, mask)
+    torch.testing.assert_close(made(ids, padding_mask=mask).logits, alone + beside)
+    made.set_weights([0.5, 2.0, 3.0])
+    weighted = 0.5 * alone + 2 * made.ngrams(ids, mask) + 3 * made.convolution(ids, mask)
+    torch.testing.assert_close(made(ids, padding_mask=mask).logits, weighted)
+
+
+def test_ensembles_that_cannot_be() -> None:
+    network = recipes.encoder(Size(width=8, layers=1, heads=2), "modern", vocab=VOCAB, head=ClassifyHeadConfig(2))
+    for config, message in [
+        (EnsembleConfig(network, convolution=CONFIG, weights=(1.0,)), "1 values for 2 parts"),
+        (EnsembleConfig(network, convolution=CONFIG, weights=(1.0, -1.0)), "not below 0"),
+        (EnsembleConfig(replace(network, head=None), convolution=CONFIG), "no head that classifies"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            build(config)

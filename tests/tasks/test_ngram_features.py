@@ -1,5 +1,6 @@
 """n-grams of tokens beside a classifier: the features, the fit, and a run with them up to its explanation."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,22 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import headway
+from headway.bundle import Bundle
+from headway.checkpoints import TensorFiles
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.explain.collect import collect
+from headway.families import find
+from headway.families.family import Keys
 from headway.inspect.attribution import attribute
 from headway.inspect.lens import logit_lens
 from headway.jobs.training import resume, train
 from headway.layers.ngrams import NgramConfig, NgramLinear
+from headway.models.build import build
 from headway.models.config_checks import validate
-from headway.models.recipes import Size
+from headway.models.ensemble import members_of
 from headway.models.rehead import apply_temperature
+from headway.preprocess.processor import Processor
 from headway.tasks.classify import Classify
 from headway.tasks.ngram_features import (
     character_matrix,
@@ -207,7 +214,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_is_saved_with_its_ngrams_and_each_part_counts(run: Path) -> None:
     bundle = headway.load(run)
-    layer = bundle.model.head.ngrams
+    layer, weight = bundle.model.ngrams, bundle.model.weights["ngrams"]
     assert layer.config.order == 2 and layer.weight.abs().sum() > 0
     assert not any("ngrams" in name for name, _ in bundle.model.named_parameters())
     text = "return the hat number 3"
@@ -216,7 +223,7 @@ def test_a_run_is_saved_with_its_ngrams_and_each_part_counts(run: Path) -> None:
     both, alone = bundle.model(ids).logits, layer(ids, None)
     layer.weight.zero_()
     layer.bias.zero_()
-    torch.testing.assert_close(both - bundle.model(ids).logits, alone)
+    torch.testing.assert_close(both - bundle.model(ids).logits, weight * alone)
 
 
 def test_one_text_and_many_are_predicted_alike(run: Path) -> None:
@@ -232,7 +239,9 @@ def test_saved_and_loaded_it_is_the_same(run: Path, tmp_path: Path) -> None:
     second = headway.load(tmp_path / "copy")
     for name, tensor in first.model.state_dict().items():
         assert torch.equal(tensor, second.model.state_dict()[name]), name
-    assert first.model.config == second.model.config
+    assert first.model.config == second.model.config and len(first.model.config.weights) == 3
+    names = TensorFiles(run).names  # the network's as those of a model alone
+    assert "embedding.tokens.weight" in names and "head.ngrams.weight" in names
 
 
 def test_a_resumed_run_is_the_run(run: Path, tmp_path: Path) -> None:
@@ -242,7 +251,7 @@ def test_a_resumed_run_is_the_run(run: Path, tmp_path: Path) -> None:
     train("classify", ROWS, out=tmp_path / "whole", steps=6, settings=settings)
     # the states, in which no weights are fitted yet: of equally good evaluations a run keeps its first
     whole, resumed = (load_latest(tmp_path / name / "training").state["model"] for name in ("whole", "run"))
-    assert whole["head.ngrams.weight"].any()
+    assert whole["ngrams.weight"].any()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
@@ -251,10 +260,10 @@ def test_attribution_adds_up_and_names_the_ngrams(run: Path) -> None:
     ids = torch.tensor([bundle.find_task().read("buy the hat", where="here")["ids"].tolist()])
     found = attribute(bundle.model, {"inputs": ids}, 0)
     assert found.total == pytest.approx(found.logit, abs=1e-4)
-    (part,) = [part for part in found.parts if part.name == "head.ngrams"]
-    assert part.value == pytest.approx(bundle.model.head.ngrams(ids, None)[0, 0].item(), abs=1e-5)
-    (part,) = [part for part in found.parts if part.name == "head.convolution"]
-    assert part.value == pytest.approx(bundle.model.head.convolution(ids, None)[0, 0].item(), abs=1e-5)
+    for name, weight in list(bundle.model.weights.items())[1:]:
+        (part,) = [part for part in found.parts if part.name == name]
+        alone = bundle.model.members[name](ids, None)[0, 0].item()
+        assert part.value == pytest.approx(weight * alone, abs=1e-5)
     last = logit_lens(bundle.model, {"inputs": ids}, top=1)[-1]
     assert last.ids[0, 0] == bundle.model(ids).logits.argmax()
 
@@ -291,22 +300,45 @@ def test_scores_of_a_run_are_of_rows_that_the_weights_were_not_fitted_to(run: Pa
 )
 def test_what_is_chosen_without_settings(change: dict[str, Any], tmp_path: Path) -> None:
     options = {"steps": 1, **change, "settings": {**TINY, **change.get("settings", {})}}
-    assert not train("classify", ROWS, out=tmp_path / "other", **options).bundle.model.head.beside
+    assert not members_of(train("classify", ROWS, out=tmp_path / "other", **options).bundle.model)
     plain = train("classify", ROWS, out=tmp_path / "plain", steps=1, settings=TINY)
-    assert list(plain.bundle.model.head.beside) == ["ngrams", "convolution"]
+    assert list(members_of(plain.bundle.model)) == ["ngrams", "convolution"]
 
 
-def test_where_ngrams_do_not_apply(run: Path, tmp_path: Path) -> None:
-    rows = [Row({"text": row["text"], "label": row["label"]}, "here") for row in ROWS]
-    task = Classify.from_data(lambda: iter(rows), tokenizer=None, options={"ngrams": 2, "vocab": 100})
-    with pytest.raises(ConfigError, match="recipe modern"):
-        task.config(Size(width=16, layers=1, heads=2), "published")
+def test_where_ngrams_do_not_apply(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one label for one text"):
         train("classify", ROWS, out=tmp_path / "several", steps=1, settings={"ngrams": 2, "kind": "multilabel"})
-    with pytest.raises(ConfigError, match="from scratch"):
-        train("classify", ROWS, out=tmp_path / "tuned", start=run, steps=1, settings={"ngrams": 2})
-    tuned = train("classify", ROWS, out=tmp_path / "other", start=run, steps=1)
-    assert tuned.bundle.model.head.ngrams is None
+
+
+@pytest.mark.parametrize("start", ["ensemble", "bert"])
+def test_a_classifier_that_is_fine_tuned_has_members_too(start: str, run: Path, tmp_path: Path) -> None:
+    """Around any network, one of a published family too; without the option it is that network alone."""
+    folder = run if start == "ensemble" else small_bert(tmp_path / "bert", headway.load(run).processor)
+    plain = train("classify", ROWS, out=tmp_path / "plain", start=folder, steps=1).bundle
+    assert not members_of(plain.model)
+    settings = {"ngrams": 1, "convolutions": 2}
+    tuned = train("classify", ROWS, out=tmp_path / "tuned", start=folder, steps=4, settings=settings)
+    assert list(members_of(tuned.bundle.model)) == ["ngrams", "convolution"]
+    again = headway.load(tuned.folder)
+    assert again("return the hat number 3")["label"] == "refund"
+    ids = torch.arange(5, 15).view(2, 5)
+    torch.testing.assert_close(again.logits(input_ids=ids), tuned.bundle.logits(input_ids=ids))
+
+
+def small_bert(folder: Path, processor: Processor) -> Path:
+    vocab = len(processor.require_tokenizer("a test"))
+    keys = {"vocab_size": vocab, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = find("bert").read(Keys({**keys, "intermediate_size": 32}), "BertModel")
+    return Bundle(build(config), "bert", config, processor).save(folder)
+
+
+def test_the_run_says_what_each_part_is_worth(tmp_path: Path) -> None:
+    lines: list[str] = []
+    train("classify", ROWS, out=tmp_path / "run", steps=4, settings={**TINY, "ngrams": 2}, say=lines.append)
+    (line,) = [line for line in lines if line.startswith("weights")]
+    found = [float(each) for each in re.findall(r"loss ([0-9.]+)", line)]
+    assert len(found) == 4 and found[-1] <= min(found[:-1]) + 1e-3, "together they are not worse than each alone"
+    assert all(name in line for name in ("transformer", "n-grams", "convolutions"))
 
 
 def test_adapters_of_a_classifier_open_without_the_parts_that_their_base_has_beside(run: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from headway.inspect.record import record
 from headway.layers.attention import Attention
 from headway.layers.block import Residual
 from headway.layers.norms import BatchNorm, RMSNorm
+from headway.models.ensemble import NETWORK, members_of
 from headway.models.heads import pool
 from headway.models.protocol import Model, Part
 
@@ -74,14 +75,16 @@ def attribute(
     path = _BackwardPath(
         prefix, {name: values[-1][row].index_select(-2, head.positions) for name, values in recorded.items()}
     )
-    for name, beside in getattr(part.model.head, "beside", {}).items():
-        real = None if mask is None else mask[row : row + 1]
-        with eval_mode(model), torch.no_grad():
-            added = beside(inputs["inputs"][row : row + 1], real)[0, token].item()
-        path.parts.append(Contribution(f"{prefix}head.{name}", None, added))
     path.through_head(head, hidden[head.positions])
     path.through_stack(part.model)
-    return Attribution(value, path.parts[::-1])
+    if not members_of(model):
+        return Attribution(value, path.parts[::-1])
+    weights: Any = model.weights
+    parts = [replace(each, value=weights[NETWORK] * each.value) for each in path.parts[::-1]]
+    added = {name: output.members[name][row, token].item() for name in members_of(model)}
+    return Attribution(
+        value, [*parts, *(Contribution(name, None, weights[name] * each) for name, each in added.items())]
+    )
 
 
 def is_sum(part: Part) -> bool:

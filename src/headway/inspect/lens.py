@@ -41,7 +41,7 @@ def logit_lens(
         mask = inputs.get("decoder_padding_mask" if model.reads_source else "padding_mask")
         layers = []
         for name in names:
-            logits = head_logits(part, recorded[name][-1], mask=mask, ids=inputs.get("inputs"))
+            logits = model.combined(head_logits(part, recorded[name][-1], mask=mask), inputs.get("inputs"), mask)
             probabilities = logits.float().softmax(-1)
             best = probabilities.topk(min(top, probabilities.shape[-1]))
             layers.append(LensLayer(name, best.indices, best.values))
@@ -55,13 +55,13 @@ def stream_names(part: Part) -> list[str]:
     return [f"{part.prefix}embedding.sum", *blocks]
 
 
-def head_logits(part: Part, stream: Tensor, *, mask: Tensor | None, ids: Tensor | None = None) -> Tensor:
-    """The logits of a residual stream (batch, length, width). `ids` are the tokens, for a head that reads them too."""
+def head_logits(part: Part, stream: Tensor, *, mask: Tensor | None) -> Tensor:
+    """The logits of a residual stream (batch, length, width)."""
     model = part.model
     if model.head is None:
         raise InputError("the model has no head, so the logit lens has nothing to apply; load it with one")
     hidden = model.stack.finish(stream, None if mask is None else mask.bool())
-    logits = apply_head(model.head, hidden, model.token_table, padding_mask=mask, ids=ids, ids_padding_mask=mask).logits
+    logits = apply_head(model.head, hidden, model.token_table, padding_mask=mask).logits
     if logits is None:
         raise InputError(f"the model's head ({type(model.head).__name__}) gives no logits")
     return logits

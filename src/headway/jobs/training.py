@@ -22,6 +22,7 @@ from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
+from headway.jobs.inference import require_finite
 from headway.jobs.memory_tables import as_files
 from headway.jobs.notebook import plot_curves, run_html
 from headway.jobs.outcome import baselines, run_warnings
@@ -240,6 +241,7 @@ def _run_plan(
         with use_ranks(world):
             for line in task.finish_training(bundle.model, data.valid()):
                 say(line)
+        bundle.config = bundle.model.config  # an ensemble's has its weights now
     if plan.lora:
         if result.exit_code == 0 and report is not None and plan.start is not None:
             save_lora(model, folder / ADAPTER, base=str(plan.start), rules=rules)
@@ -251,6 +253,7 @@ def _run_plan(
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)
+        require_finite(scores)
         if with_baselines:
             beside = baselines(task, scores, train=data.train, rows=list(data.valid()))
         warnings = run_warnings(result, scores, task=task, settings=settings, beside=beside)

@@ -29,6 +29,8 @@ class TokenConvolutionConfig:
 
 
 class TokenConvolution(nn.Module):
+    is_head = True  # optimisers treat what lies below as an output layer
+
     def __init__(self, outputs: int, config: TokenConvolutionConfig):
         super().__init__()
         self.config = config

@@ -12,6 +12,7 @@ from headway.models.config import (
     DetectorConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    EnsembleConfig,
     FlowConfig,
     ModelConfig,
     RecurrentConfig,
@@ -25,6 +26,7 @@ from headway.models.decoder import Decoder
 from headway.models.detector import Detector
 from headway.models.encoder import Encoder
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.ensemble import Ensemble
 from headway.models.flow import FlowModel
 from headway.models.recurrent import RecurrentEncoderDecoder
 from headway.models.recurrent_stack import RecurrentDecoder, RecurrentEncoder
@@ -32,7 +34,7 @@ from headway.models.span_scorer import SpanScorer
 from headway.models.two_stream import TwoStream
 
 Recurrent = RecurrentEncoder | RecurrentDecoder | RecurrentEncoderDecoder
-Model = Encoder | Decoder | EncoderDecoder | Recurrent | FlowModel | Detector | TwoStream | BiLM | SpanScorer
+Model = Encoder | Decoder | EncoderDecoder | Recurrent | FlowModel | Detector | TwoStream | BiLM | SpanScorer | Ensemble
 
 
 def build(config: ModelConfig, *, device: str | torch.device | None = None) -> Model:
@@ -62,6 +64,8 @@ def build(config: ModelConfig, *, device: str | torch.device | None = None) -> M
                 return TwoStream(config)
             case SpanScorerConfig():
                 return SpanScorer(config)
+            case EnsembleConfig():
+                return Ensemble(config, build(config.model))
 
 
 def tensor_names(model: nn.Module) -> list[str]:

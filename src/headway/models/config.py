@@ -117,9 +117,6 @@ class ClassifyHeadConfig:
     dropout: float = 0.0
     dense_dropout: bool = True  # dropout before dense as well as after it (RoBERTa, BART); BERT has it only after
     distilled: bool = False  # a second projection, of the second token; the logits are the mean of both (DeiT)
-    # classify by the tokens alone, each trained by itself; their logits are added in eval mode
-    ngrams: NgramConfig | None = None  # a linear map of token n-grams
-    convolution: TokenConvolutionConfig | None = None
     kind: Literal["classify"] = "classify"
 
 
@@ -332,6 +329,29 @@ class SpanScorerConfig:
         return self.encoder.stack
 
 
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """A classifier of texts, and members beside it that read its tokens (models/ensemble.py)."""
+
+    model: EncoderConfig | DecoderConfig | RecurrentEncoderConfig | BiLMConfig
+    ngrams: NgramConfig | None = None  # a linear map of token n-grams
+    convolution: TokenConvolutionConfig | None = None
+    weights: tuple[float, ...] = ()  # of the model and the members, in this order; empty: all 1
+    shape: Literal["ensemble"] = "ensemble"
+
+    @property
+    def head(self) -> HeadConfig | None:
+        return self.model.head
+
+    @property
+    def embedding(self) -> FrontEndConfig:
+        return self.model.embedding
+
+    @property
+    def stack(self) -> Any:
+        return self.model.stack  # type: ignore[union-attr]
+
+
 ModelConfig = (
     EncoderConfig
     | DecoderConfig
@@ -344,11 +364,14 @@ ModelConfig = (
     | DetectorConfig
     | TwoStreamConfig
     | SpanScorerConfig
+    | EnsembleConfig
 )
 
 
 def layer_count(config: ModelConfig) -> int:
     match config:
+        case EnsembleConfig():
+            return layer_count(config.model)
         case EncoderDecoderConfig() | DetectorConfig():
             return config.encoder.stack.layers + config.decoder.stack.layers
         case FlowConfig():

@@ -26,6 +26,7 @@ from headway.models.config import (
     DetectorConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    EnsembleConfig,
     LanguageHeadConfig,
     MaskDecoderConfig,
     PoolerConfig,
@@ -67,6 +68,10 @@ def validate(config: Any, *, path: str = "config") -> None:
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             for number, item in enumerate(value):
                 validate(item, path=f"{name}[{number}]")
+        elif field.name == "weights" and not all(0 <= item < math.inf for item in value):
+            raise ConfigError(f"{name} is {list(value)}: each must be a finite number, not below 0")
+        elif field.name == "weights":
+            continue
         elif isinstance(value, tuple) and any(item is not None and not 0 < item < math.inf for item in value):
             raise ConfigError(f"{name} is {list(value)}: each must be a positive, finite number")
         elif isinstance(value, tuple) and any(item is not None and item > LARGEST for item in value):
@@ -137,6 +142,11 @@ def _problem(config: Any) -> str | None:
             head=LanguageHeadConfig() | PoolerConfig(language=LanguageHeadConfig()), embedding=embedding
         ):
             return None if embedding.vocab else "head predicts tokens, but the model reads none"
+        case EnsembleConfig(model=model) if getattr(model.head, "kind", None) != "classify":
+            return "model has no head that classifies, so it has no members beside it"
+        case EnsembleConfig(weights=weights, ngrams=ngrams, convolution=convolution) if weights:
+            count = 1 + (ngrams is not None) + (convolution is not None)
+            return None if len(weights) == count else f"weights has {len(weights)} values for {count} parts"
         case EncoderDecoderConfig(start_id=start, decoder=DecoderConfig(embedding=EmbeddingConfig(vocab=vocab))):
             return None if start < vocab else f"start_id is {start}: the vocabulary has {vocab} tokens"
         case SpanScorerConfig(width=width, recurrent_layers=layers) if layers and width % 2:

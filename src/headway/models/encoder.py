@@ -78,15 +78,7 @@ class Encoder(Model):
             hidden, real = self.stack(embedded, condition=condition, columns=self._pooled_column(embedded)), None
         else:
             hidden = self.stack(embedded, mask=mask, condition=condition)
-        return apply_head(
-            self.head,
-            hidden,
-            self.token_table,
-            padding_mask=real,
-            logit_positions=logit_positions,
-            ids=inputs,
-            ids_padding_mask=embedded.padding_mask,
-        )
+        return apply_head(self.head, hidden, self.token_table, padding_mask=real, logit_positions=logit_positions)
 
     def _pooled_column(self, embedded: Embedded) -> Tensor:  # (batch, 1)
         real, how = embedded.padding_mask, self.config.head.pool

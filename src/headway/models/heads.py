@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from headway.layers.dropout import drop
 from headway.layers.feedforward import ACTIVATIONS
 from headway.layers.linear import Linear, linear
-from headway.layers.ngrams import NgramLinear
-from headway.layers.token_convolution import TokenConvolution
 from headway.models.config import (
     ClassifyHeadConfig,
     DetectHeadConfig,
@@ -34,7 +32,6 @@ RARE = -math.log(99)  # first logit of a class that each query has by itself: on
 
 class Head(nn.Module, ABC):
     is_head = True  # optimisers treat what lies below as an output layer
-    reads_ids = False  # whether `forward` takes the token ids too
 
     @abstractmethod
     def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
@@ -77,28 +74,8 @@ class ClassifyHead(Head):
         self.norm = config.norm.build(width) if config.norm else None
         self.project = Linear(width, config.labels, bias=config.bias)
         self.distilled = Linear(width, config.labels, bias=config.bias) if config.distilled else None
-        self.ngrams = NgramLinear(config.labels, config.ngrams) if config.ngrams else None
-        self.convolution = TokenConvolution(config.labels, config.convolution) if config.convolution else None
 
-    @property
-    def beside(self) -> dict[str, nn.Module]:
-        """The parts that classify by the tokens alone, by name; each maps ids and their padding mask to logits."""
-        parts = {"ngrams": self.ngrams, "convolution": self.convolution}
-        return {name: part for name, part in parts.items() if part is not None}
-
-    @property
-    def reads_ids(self) -> bool:  # type: ignore[override]
-        return bool(self.beside)
-
-    def forward(
-        self,
-        hidden: Tensor,
-        *,
-        table: Tensor | None,
-        padding_mask: Tensor | None,
-        ids: Tensor | None = None,  # (batch, length), for the parts beside
-        ids_padding_mask: Tensor | None = None,
-    ) -> Output:
+    def forward(self, hidden: Tensor, *, table: Tensor | None, padding_mask: Tensor | None) -> Output:
         late = self.pool == "late"
         x = hidden if late else pool(hidden, padding_mask, self.pool)  # (batch, width), or late (batch, length, width)
         if self.dense is not None and self.activation is not None:
@@ -110,14 +87,7 @@ class ClassifyHead(Head):
             logits = (logits + self.distilled(_drop(hidden[:, 1], self))) / 2
         if late:
             logits, x = pool(logits, padding_mask, "mean"), pool(x, padding_mask, "mean")
-        output = Output(hidden, logits=logits, pooled=x)  # (batch, labels)
-        if self.training:  # each part learns to classify alone
-            if self.convolution is not None:
-                output.convolution_logits = self.convolution(ids, ids_padding_mask)
-            return output
-        for part in self.beside.values():
-            output.logits = output.logits + part(ids, ids_padding_mask).to(logits.dtype)
-        return output
+        return Output(hidden, logits=logits, pooled=x)  # (batch, labels)
 
 
 class TokenHead(Head):
@@ -207,14 +177,10 @@ def apply_head(
     *,
     padding_mask: Tensor | None,
     logit_positions: Tensor | None = None,
-    ids: Tensor | None = None,  # (batch, length), what the model reads, for a head that reads them too …
-    ids_padding_mask: Tensor | None = None,  # … and which of them are real
 ) -> Output:
     if head is None:
         return Output(hidden)
     extra = {} if logit_positions is None else {"logit_positions": logit_positions}
-    if head.reads_ids and ids is not None:
-        extra |= {"ids": ids, "ids_padding_mask": ids_padding_mask}  # type: ignore[dict-item]
     return head(hidden, table=table, padding_mask=padding_mask, **extra)
 
 

@@ -13,7 +13,6 @@ class Output:
     hidden: Tensor  # (batch, length, width), after the last block and the final norm
     logits: Tensor | None = None  # (batch, length, vocab), (n, vocab), (batch, labels) or (batch, length, labels)
     pooled: Tensor | None = None  # (batch, width), for heads that pool
-    convolution_logits: Tensor | None = None  # (batch, labels), in training, of a classifier's convolutions over tokens
     next_sentence: Tensor | None = None  # (batch, 2)
     memory: Tensor | None = None  # the encoder's hidden, for an encoder-decoder
     memory_logits: Tensor | None = None  # of the encoder's own head, for an encoder-decoder that has one

@@ -127,6 +127,10 @@ class Model(nn.Module):
         """Parts of an input (two sentences, say) that it tells apart; 0: none."""
         return getattr(getattr(self.config, "embedding", None), "segments", 0)
 
+    def combined(self, logits: Tensor, inputs: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        """The logits of the whole model, from those of the stack that gives them."""
+        return logits
+
     def reference_output(self, inputs: Tensor, **more: Any) -> Any:
         """What the reference library computes from the inputs alone."""
         return self(inputs, **more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from headway.models.config import EncoderConfig, HeadConfig
 from headway.models.decoder import Decoder
 from headway.models.detector import Detector
 from headway.models.encoder import Encoder
+from headway.models.ensemble import Ensemble
 from headway.models.heads import RARE, ClassifyHead, Head, LanguageHead, Pooler, TokenHead, build_head
 from headway.models.protocol import Model
 from headway.models.two_stream import TwoStream
@@ -84,6 +84,9 @@ def logit_head(model: nn.Module) -> LanguageHead | ClassifyHead | TokenHead:
 def apply_temperature(model: nn.Module, temperature: float) -> None:
     """Divides the model's logits by a number, in its weights: those of the output layer or, where these are the token
     embedding too, the scale before it."""
+    if isinstance(model, Ensemble):
+        model.set_weights([weight / temperature for weight in model.weights.values()])
+        return
     head = logit_head(model)
     last: nn.Module | None = head.project
     if last is None:
@@ -97,34 +100,6 @@ def apply_temperature(model: nn.Module, temperature: float) -> None:
     for bias in (getattr(last, "bias", None), getattr(head, "bias", None), getattr(second, "bias", None)):
         if isinstance(bias, nn.Parameter):
             bias.div_(temperature)
-    if isinstance(head, ClassifyHead):
-        for part in head.beside.values():
-            _scale_output(part, 1 / temperature)
-
-
-@torch.no_grad()
-def scale_parts(model: nn.Module, weights: Sequence[float]) -> None:
-    """Multiplies the parts of a classifier's logits, in their weights: the network's, and those of the parts beside."""
-    head = logit_head(model)
-    assert isinstance(head, ClassifyHead)
-    for part, weight in zip([head, *head.beside.values()], weights, strict=True):
-        _scale_output(part, weight)
-
-
-def remove_parts_beside(model: Any) -> None:
-    """Leaves a classifier's network alone, and its config likewise."""
-    head = logit_head(model)
-    assert isinstance(head, ClassifyHead)
-    head.ngrams = head.convolution = None
-    model.config = replace(model.config, head=replace(model.config.head, ngrams=None, convolution=None))
-
-
-def _scale_output(part: nn.Module, factor: float) -> None:
-    """Of a head, or of a part beside it: its output layer is `project`, or it is one itself."""
-    layer: Any = getattr(part, "project", part)
-    for tensor in (layer.weight, layer.bias):
-        if tensor is not None:
-            tensor.mul_(factor)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -73,10 +73,11 @@ class Classification(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         output, labels = output_of(model, batch), batch.targets["labels"]
         total = self.target.loss(output.logits, labels, training=model.training)
-        if output.convolution_logits is None:
+        members = getattr(output, "members", {}) if model.training else {}  # of an ensemble: each learns alone
+        if not members:
             return Loss(total)
-        beside = self.target.loss(output.convolution_logits, labels, training=model.training)
-        return Loss(total + beside, {"transformer": total, "convolution": beside})
+        each = {name: self.target.loss(logits, labels, training=True) for name, logits in members.items()}
+        return Loss(sum(each.values(), total), {"network": total, **each})
 
     # --- inference
 
@@ -88,11 +89,24 @@ class Classification(Task):
     def logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
         """(example, output)"""
 
-        def work(batch: Sequence[Example]) -> list[Tensor]:
-            return list(output_of(model, self.batch(batch, model)).logits.float().cpu())
-
-        rows = map_by_length(examples, work, length=self.length, size=BATCH, tokens=self.tokens_at_once)
+        rows = self._map_outputs(model, examples, lambda output: output.logits)
         return torch.stack(rows) if rows else torch.zeros(0, self.target.outputs)
+
+    @torch.no_grad()
+    def part_logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
+        """(part, example, output), of the parts of an ensemble."""
+        rows = self._map_outputs(model, examples, lambda output: torch.stack([*output.members.values()], dim=1))
+        return torch.stack(rows, dim=1)
+
+    def _map_outputs(
+        self, model: nn.Module, examples: Sequence[Example], read: Callable[[Any], Tensor]
+    ) -> list[Tensor]:
+        """What `read` takes from the output for each example."""
+
+        def work(batch: Sequence[Example]) -> list[Tensor]:
+            return list(read(output_of(model, self.batch(batch, model))).float().cpu())
+
+        return map_by_length(examples, work, length=self.length, size=BATCH, tokens=self.tokens_at_once)
 
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The most probable label and the probability of every label, highest first; `top` keeps that many of them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.baselines import Baseline, thinned
 from headway.data.batch import Batch
@@ -19,27 +19,25 @@ from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
-from headway.layers.ngrams import MOST_ORDER, NgramConfig, NgramLinear
-from headway.layers.token_convolution import TokenConvolutionConfig
 from headway.models import recipes
-from headway.models.config import ClassifyHeadConfig, ModelConfig
+from headway.models.config import ClassifyHeadConfig, EnsembleConfig, ModelConfig
+from headway.models.ensemble import members_of, network_of, with_members
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextModel
-from headway.models.rehead import scale_parts, with_head
+from headway.models.rehead import with_head
 from headway.preprocess.text import Tokenizer
 from headway.tasks.classify_kinds import KindClassification, judging_half
-from headway.tasks.ngram_features import STRENGTH, TEXT, Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
+from headway.tasks.ensemble import Members, cross_fitted, fitted_line
+from headway.tasks.ngram_features import STRENGTH, TEXT
 from headway.tasks.targets import OneLabel
-from headway.tasks.task import Choice, Example, device_of, ids_array, pad
+from headway.tasks.task import Choice, Example, ids_array, pad
 from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
 from headway.tasks.text_settings import choose_for_labels
 
 PAIR = ("text", "text_pair")
-MOST_FILTERS = 1000
-SHOWN = {"": "transformer", "ngrams": "n-grams", "convolution": "convolutions"}
 # options that earlier versions did not have, and their defaults
-NEW = {"pair": False, "segments": False, "ngrams": 0, "convolutions": 0}
+NEW = {"pair": False, "names": None, "segments": False, "ngrams": 0, "convolutions": 0}
 
 
 @dataclass
@@ -57,19 +55,16 @@ class Classify(KindClassification):
     lowercase: bool = True
     limit: int = 256  # tokens; of both texts and the special tokens
     pair: bool | None = False  # whether an input is a pair of texts; None: a text or a pair (a published model)
+    names: list[str] | None = None  # of the columns of a pair of texts in the training data
     segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
     architecture: TextModel = "transformer"
-    ngrams: int = 0  # a linear map of n-grams of up to so many tokens beside a model from scratch; 0: none
-    convolutions: int = 0  # filters of each size, over the tokens beside a model from scratch; 0: none
+    ngrams: int = 0  # a linear map of n-grams of up to so many tokens, whose logits are added; 0: none
+    convolutions: int = 0  # filters of each size of convolutions over the tokens, whose logits are added; 0: none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.found_ngrams: Ngrams | None = None
-        self.fits_weights = False  # of the network and the parts beside it, to the held-out rows: while it is trained
-        if not 0 <= self.ngrams <= MOST_ORDER:
-            raise ConfigError(f"ngrams is {self.ngrams}: it must be from 0 to {MOST_ORDER}")
-        if not 0 <= self.convolutions <= MOST_FILTERS:
-            raise ConfigError(f"convolutions is {self.convolutions}: it must be from 0 to {MOST_FILTERS}")
+        self.members = Members(self.ngrams, self.convolutions, self.ngram_strength)
+        self.fits_weights = False  # of an ensemble, to the held-out rows: while it is trained
 
     @property
     def input_fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -91,11 +86,10 @@ class Classify(KindClassification):
         if tokenizer is None:
             texts = (row.fields[name] for row in rows() for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
-        for name in task.beside:
+        for name in task.members.options:
             if task.kind != "labels" or task.pair:
                 raise ConfigError(f"task.{name} applies to one label for one text; leave it out")
-        if task.ngrams:
-            task.find_ngrams(rows)
+        task.find_ngrams(rows)
         return task
 
     @classmethod
@@ -104,91 +98,61 @@ class Classify(KindClassification):
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         self.segments = bool(self.pair)
-        for name in self.beside:
-            if recipe != "modern" or self.architecture != "transformer":
-                raise ConfigError(f"task.{name} applies to a transformer of --recipe modern; leave it out")
         head = ClassifyHeadConfig(self.target.outputs, pool=self._pool(), dropout=size.dropout)
-        if self.found_ngrams is not None and len(self.found_ngrams.keys):
-            features = len(self.found_ngrams.keys)
-            head = replace(head, ngrams=NgramConfig(features, len(self.tokenizer), self.ngrams))
-        if self.convolutions:
-            head = replace(head, convolution=TokenConvolutionConfig(len(self.tokenizer), filters=self.convolutions))
         if self.architecture != "transformer":
-            return recipes.recurrent_encoder(
+            network: Any = recipes.recurrent_encoder(
                 size,
                 vocab=len(self.tokenizer),
                 segments=2 * self.segments,
                 head=replace(head, pool="mean"),
                 cell=self.architecture,
             )
-        return recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
-
-    @property
-    def beside(self) -> list[str]:
-        """The options that put a part beside the network, which classifies by the tokens alone."""
-        return [name for name in ("ngrams", "convolutions") if getattr(self, name)]
+        else:
+            network = recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
+        return self.members.config(network, vocab=len(self.tokenizer))
 
     def find_ngrams(self, rows: RowReader) -> None:
-        """Those of the training rows that become features of the linear map."""
-        ids, vocab = [example["ids"] for example in self._some_examples(rows)], len(self.tokenizer)
-        self.found_ngrams = find_ngrams(ids, vocab=vocab, order=self.ngrams, outputs=self.target.outputs)
+        if self.ngrams:
+            ids = [example["ids"] for example in self._some_examples(rows)]
+            self.members.find(ids, vocab=len(self.tokenizer), outputs=self.target.outputs)
 
     def fit_initial(self, model: Model, rows: RowReader) -> None:
-        if self.found_ngrams is None or (layer := parts_beside(model).get("ngrams")) is None:
+        if "ngrams" not in members_of(model):
             return
         examples = self._some_examples(rows)
         ids, wanted = [example["ids"] for example in examples], self._wanted(examples).numpy()
-        spelling, strength = self.tokenizer.token, self.ngram_strength
-        fit_ngrams(cast(NgramLinear, layer), self.found_ngrams, ids, wanted, spelling=spelling, strength=strength)
+        self.members.fit(model, ids, wanted, spelling=self.tokenizer.token)
 
     def start_training(self) -> None:
         super().start_training()
-        self.fits_weights = bool(self.beside)
+        self.fits_weights = bool(self.members.options)
 
     def finish_training(self, model: Model, rows: Iterable[Row]) -> list[str]:
-        """The network and the parts beside it get the weights with the lowest loss on all held-out rows."""
+        """The network and the members beside it get the weights with the lowest loss on all held-out rows."""
         lines = super().finish_training(model, rows)
-        if not self.fits_weights or not (names := list(parts_beside(model))):
+        if not self.fits_weights or not members_of(model):
             return lines
-        parts, examples, _ = self._parts(model, list(rows))
-        weights = fit_weights(parts, self._wanted(examples))
-        scale_parts(model, weights)
-        shown = ", ".join(f"{SHOWN[name]} {weight:.2f}" for name, weight in zip(["", *names], weights, strict=True))
-        return [
-            *lines,
-            f"weights      of the logits: {shown}; fitted to {len(examples):,} held-out examples; the scores "
-            "are of weights that are fitted to the other half of them",
-        ]
+        logits, examples, _ = self._part_logits(model, list(rows))
+        return [*lines, fitted_line(model, logits, self._wanted(examples))]
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """In training, with weights of the parts that are fitted to the half of the rows that is not scored."""
-        if not self.fits_weights or not parts_beside(model):
+        if not self.fits_weights or not members_of(model):
             return super().quick_evaluate(model, rows)
         logits, examples = self.cross_fitted(model, list(rows))
         return self.target.scores(logits, [example["label"] for example in examples])
 
     def cross_fitted(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[Example]]:
-        """Logits (example, label) of the examples of the rows, each with weights of the parts that are fitted to the
-        half of the rows that it is not in."""
-        parts, examples, half = self._parts(model, rows)
-        wanted, logits = self._wanted(examples), torch.empty_like(parts[0])
-        for scored in (half, ~half):
-            fitted = ~scored if (~scored).any() else scored  # one row alone
-            weights = fit_weights(parts[:, fitted], wanted[fitted])
-            logits[scored] = weighted_sum(parts[:, scored], weights)
-        return logits, examples
+        """Logits (example, label) of the examples of the rows, with weights fitted to the half that each is not in."""
+        logits, examples, half = self._part_logits(model, rows)
+        return cross_fitted(logits, self._wanted(examples), half), examples
 
-    def _parts(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[Example], Tensor]:
-        """The logits of the network and of the parts beside it (part, example, label), the examples of the rows, and
-        whether each is in the half of the rows that judges."""
+    def _part_logits(self, model: Model, rows: Sequence[Row]) -> tuple[Tensor, list[Example], Tensor]:
+        """The logits of the parts of an ensemble (part, example, label), the examples of the rows, and in which half of
+        them each is."""
         found = [(example, judging_half(row)) for row in rows for example in self.examples(row, strict=False)]
         examples, half = [example for example, _ in found], torch.tensor([judges for _, judges in found])
-        device, beside = device_of(model), parts_beside(model).values()
-        with torch.no_grad():
-            ids = [torch.tensor([example["ids"].tolist()], device=device) for example in examples]
-            others = [torch.cat([part(text, None) for text in ids]).float().cpu() for part in beside]
-        both = self.logits(model, examples)
-        return torch.stack([both - sum(others), *others]), examples, half
+        return self.part_logits(model, examples), examples, half
 
     def _wanted(self, examples: Sequence[Example]) -> Tensor:
         """(example, label)"""
@@ -200,9 +164,13 @@ class Classify(KindClassification):
         with self.count_truncation():
             return [example for row in kept for example in self.examples(row, strict=False)]
 
+    def use_columns(self, columns: Mapping[str, str]) -> None:
+        if self.pair:
+            found = [columns.get(name, name) for name in PAIR]
+            self.names = None if any(map(str.isdecimal, found)) or found == [*PAIR] else found
+
     def adapt(self, model: Model) -> Model:
-        for name in self.beside:
-            raise ConfigError(f"task.{name} applies to a model from scratch, not to one that training starts from")
+        model = network_of(model)
         if not (model.encodes or model.shape == "decoder") or model.inputs != "text":
             raise ConfigError(
                 f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "
@@ -217,7 +185,9 @@ class Classify(KindClassification):
         head = self._head(model)
         if self.scale is not None and not head.bias:
             self.scale = self.scale.without_mean()
-        return with_head(model, head)
+        adapted = with_head(model, head)
+        config = self.members.config(adapted.config, vocab=len(self.tokenizer))
+        return with_members(adapted, config) if isinstance(config, EnsembleConfig) else adapted
 
     def use_model(self, model: Model) -> None:
         """Sets what depends on the model: its length limit, and whether it has segments."""
@@ -227,7 +197,7 @@ class Classify(KindClassification):
     def _head(self, model: Model) -> ClassifyHeadConfig:
         labels, old = self.target.outputs, model.config.head
         if model.head_kind == "classify":
-            return replace(old, labels=labels, ngrams=None, convolution=None)  # they are of other texts
+            return replace(old, labels=labels)
         if not model.encodes:
             return ClassifyHeadConfig(labels, pool="last", bias=False)
         dense: Any = old.activation if model.head_kind == "pooler" else "tanh"
@@ -251,7 +221,7 @@ class Classify(KindClassification):
         return found if len(found) == 2 else found["text"]
 
     def example(self) -> str:
-        texts = dict(zip(PAIR, ("One text", "Another text"), strict=True))
+        texts = dict(zip(self.names or PAIR, ("One text", "Another text"), strict=True))
         return json.dumps(texts) if self.pair else super().example()
 
     def parse_input(self, text: str) -> Any:
@@ -266,8 +236,12 @@ class Classify(KindClassification):
             raise InputError(f"{_WANTED}, as JSON; not {text[:60]!r}") from error
 
     def pair_of(self, value: Any, *, where: str) -> tuple[str, str]:
-        """The two texts of a tuple, a list, or an object with names such as premise and hypothesis."""
-        names = pair_columns(list(value)) if isinstance(value, Mapping) else None
+        """The two texts of a tuple, a list, or an object with the names of the training data or such as premise and
+        hypothesis."""
+        names: Sequence[str] | None = None
+        if isinstance(value, Mapping):
+            own = self.names is not None and all(name in value for name in self.names)
+            names = self.names if own else pair_columns(list(value))
         pair = [value[name] for name in names] if names else value
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise InputError(f"{where}: {_WANTED}, not {type(value).__name__} ({value!r:.60})")
@@ -321,11 +295,6 @@ class Classify(KindClassification):
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
-
-
-def parts_beside(model: Model) -> dict[str, nn.Module]:
-    """The parts of a classifier beside its network, by name."""
-    return getattr(model.output_head, "beside", {})
 
 
 _WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

@@ -75,8 +75,7 @@ class ExtractSummary(Classify):
         task.sentences = task.sentences or usual_sentences(rows)
         texts = (row.fields["source"] for row in rows())
         task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
-        if task.ngrams:
-            task.find_ngrams(rows)
+        task.find_ngrams(rows)
         return task
 
     @property

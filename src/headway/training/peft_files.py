@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from headway.checkpoints import TensorFiles, read_json, save_json, save_tensor_f
 from headway.checkpoints.rules import AnyRule, Rule, expand, same
 from headway.checkpoints.saved import save_folder
 from headway.errors import CheckpointError, ConfigError
-from headway.models.rehead import remove_parts_beside
+from headway.models.ensemble import members_of
 from headway.training.lora import LoRALinear, adapters, insert_adapters, merge_lora
 from headway.validation import Check, between, from_dict
 
@@ -146,8 +146,8 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
     for name, tensor in beside.items():
         parameters[name].copy_(tensor)
     head: Any = getattr(model, "output_head", None)
-    if getattr(head, "beside", None) and any(parameters[name] is head.project.weight for name in beside):
-        remove_parts_beside(model)  # a new head was trained without them
+    if members_of(model) and any(parameters[name] is head.project.weight for name in beside):
+        cast(Any, model).remove_members()  # a new head was trained without them
     return list(new)
 
 

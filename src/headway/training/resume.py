@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -67,6 +68,7 @@ def restore(run: Run, loaded: LoadedState) -> list[str]:
     _check_data(state["fingerprint"], run.source.fingerprint)
     if state["ties"] != tied_names(run.model.state_dict()):
         raise TrainingError(f"the saved state does not fit this model: its tied weights are {state['ties']}")
+    _rename_parameters(state["optimizer"], getattr(run.model, "earlier_names", dict)())
     try:
         run.replica.load(state, run.optimizers, run.ema)
     except (RuntimeError, ValueError, KeyError, CheckpointError) as error:
@@ -94,6 +96,12 @@ def restore(run: Run, loaded: LoadedState) -> list[str]:
             "exactly once, but dropout masks differ"
         )
     return warnings
+
+
+def _rename_parameters(optimizers: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Gives the parameters of saved optimisers the names that the model has for them now."""
+    for group in (group for saved in optimizers.values() for group in saved["param_groups"]):
+        group["param_names"] = [names.get(name, name) for name in group["param_names"]]
 
 
 def extend(run: Run, saved: dict[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from headway.errors import ConfigError, InputError
 from headway.files import atomic_write, disk_errors, is_present
 from headway.jobs.inference import run, unmatched
 from headway.jobs.inputs import Record
-from headway.printable import as_cell
+from headway.printable import as_cell, finite
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 CHUNK = 512  # rows that are read, predicted and written together
@@ -197,7 +197,7 @@ def _cell(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(finite(value), ensure_ascii=False, default=str)
 
 
 @contextmanager

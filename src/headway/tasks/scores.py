@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from headway.errors import DataError
+
 
 def translation(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """sacreBLEU and chrF of the corpus."""
@@ -47,6 +49,12 @@ def recognition(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]
     if not found:
         return {"wer": 0.0, "cer": 0.0, "wer_normalized": 0.0, "exact": 0.0}
     plain = [[spoken_words(text) for text in texts] for texts in (found, wanted)]
+    for name, references in (("wer and cer are", wanted), ("wer_normalized is", plain[1])):
+        if not any(text.split() for text in references):
+            raise DataError(
+                f"{name} not defined: errors are counted over the words of the references, and none of these "
+                f"{len(wanted):,} has any (the first is {wanted[0]!r:.80}); give transcripts with words"
+            )
     return {
         "wer": float(word_error_rate(list(found), list(wanted))),
         "cer": float(char_error_rate(list(found), list(wanted))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 from pathlib import Path
 from time import monotonic
@@ -16,7 +15,7 @@ from torch import Tensor
 from headway.distributed import World
 from headway.errors import ConfigError
 from headway.files import append_file, atomic_write, disk_errors
-from headway.printable import printable
+from headway.printable import finite, printable
 from headway.training.folder import Entry, parse_entry
 from headway.training.protocols import Callback, Status
 from headway.training.state import RESUMABLE
@@ -53,7 +52,7 @@ class MetricsLog:
                     self.history.append(entry)
 
     def write(self, entry: Entry) -> None:
-        entry = _finite(entry)
+        entry = finite(entry)
         self.history.append(entry)
         if self.path is not None:
             line = json.dumps(entry) + "\n"
@@ -67,13 +66,6 @@ class MetricsLog:
         with disk_errors(self.path, 0, advice=RESUMABLE), append_file(self.path) as file:
             os.fsync(file.fileno())
             return file.seek(0, os.SEEK_END)
-
-
-def _finite(value: Any) -> Any:
-    """NaN and infinity as None: JSON has neither."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class RunningMetrics:

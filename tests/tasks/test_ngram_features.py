@@ -349,3 +349,11 @@ def test_adapters_of_a_classifier_open_without_the_parts_that_their_base_has_bes
     torch.testing.assert_close(opened.logits(input_ids=ids), expected, atol=1e-5, rtol=0)
     opened.save(tmp_path / "merged")
     torch.testing.assert_close(headway.load(tmp_path / "merged").logits(input_ids=ids), expected, atol=1e-5, rtol=0)
+
+
+def test_another_task_starts_from_the_network_alone(run: Path, tmp_path: Path) -> None:
+    rows = [
+        {"words": row["text"].split(), "tags": ["O"] * 4 + ["B-N"]} for row in ROWS if len(row["text"].split()) == 5
+    ]
+    tagger = train("tag", rows, out=tmp_path / "tag", start=run, steps=1).bundle
+    assert not members_of(tagger.model) and tagger.model.head_kind == "token"

@@ -35,6 +35,7 @@ from headway.jobs.run_config import Plan, complete, make_plan, open_data, unusua
 from headway.jobs.run_folder import INITIAL, PLAN, SCORES, read_run_json, require_writable, run_file
 from headway.memory import return_freed_memory
 from headway.models.build import build
+from headway.models.ensemble import network_of
 from headway.models.init import initialise
 from headway.models.recipes import Recipe
 from headway.preprocess.processor import Processor
@@ -128,8 +129,9 @@ def initial_bundle(plan: Plan, data: Dataset) -> Bundle:
     kind = tasks.find(plan.task).variant(plan.options)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
     task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
+    task.use_columns(data.columns)
     if start is not None:
-        model = task.adapt(start.model)
+        model = task.adapt(network_of(start.model))
         dropped = ("id2label", "label2id", "num_labels", "problem_type", *SEARCH_KEYS)  # this task decides them
         foreign = {key: value for key, value in start.foreign.items() if key not in dropped}
         task.generation_defaults = start.generation.tokens_only()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +88,7 @@ class Ensemble(Model):
     # --- what the network answers about itself
 
     @property
-    def embedding(self) -> Any:  # type: ignore[override]
+    def embedding(self) -> Any:
         return self.model.embedding
 
     @property
@@ -133,7 +133,7 @@ class Ensemble(Model):
 
     def encode(self, inputs: Tensor, **more: Any) -> Tensor:  # (batch, length, width)
         """The network's hidden states."""
-        return self.model.encode(inputs, **more)  # type: ignore[operator]
+        return cast(Any, self.model).encode(inputs, **more)
 
 
 def network_of(model: Model) -> Model:

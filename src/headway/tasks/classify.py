@@ -21,7 +21,7 @@ from headway.data.read import Row
 from headway.errors import ConfigError, InputError
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, EnsembleConfig, ModelConfig
-from headway.models.ensemble import members_of, network_of, with_members
+from headway.models.ensemble import members_of, with_members
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextModel
 from headway.models.rehead import with_head
@@ -170,7 +170,6 @@ class Classify(KindClassification):
             self.names = None if any(map(str.isdecimal, found)) or found == [*PAIR] else found
 
     def adapt(self, model: Model) -> Model:
-        model = network_of(model)
         if not (model.encodes or model.shape == "decoder") or model.inputs != "text":
             raise ConfigError(
                 f"task classify starts from an encoder (BERT, RoBERTa, …) or a decoder (GPT-2, LLaMA, …) of text, "

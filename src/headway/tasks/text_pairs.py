@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def require_text_encoder(model: Model, task: str) -> None:
 
 def without_head(model: Model) -> Model:
     """A model without head that shares the tensors of `model`."""
-    bare = build(config_to_fine_tune(model), device="meta")
+    bare: Any = build(config_to_fine_tune(model), device="meta")
     bare.embedding, bare.stack = model.embedding, model.stack
     return bare.train(model.training)
 

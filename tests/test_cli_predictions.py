@@ -77,12 +77,6 @@ def test_other_suffixes_of_out_are_refused(folder: Path) -> None:
     assert "--format" not in done.stderr
 
 
-def test_a_transcript_with_times_is_standard_output(tmp_path: Path) -> None:
-    of_task("transcribe", tmp_path / "model")
-    done = headway("run", "model", "1.wav", "--out", "talk.srt", cwd=tmp_path)
-    assert done.returncode == 2 and "for a transcript: --format srt > talk.srt" in done.stderr
-
-
 def test_a_folder_of_pictures_is_a_row_a_picture(folder: Path) -> None:
     (folder / "pics").mkdir()
     for number in range(3):

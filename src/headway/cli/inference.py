@@ -120,14 +120,16 @@ def run(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), or one input a line; "
-            "`-` is standard input. May be a pattern ('part*.csv'), a folder or a zip archive, and given several times."
+            help="File of inputs: a table in any format of training (CSV, TSV, JSON lines, …), one input a line, "
+            "or a document (.srt, .vtt, .md, .docx); `-` is standard input. May be a pattern ('part*.csv'), a folder "
+            "or a zip archive, and given several times."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the predictions beside the columns of the inputs: .csv, .jsonl or .parquet. draw: file for "
+            help="File for the predictions beside the columns of the inputs: .csv, .jsonl or .parquet. Of texts in a "
+            "--file, and of recordings: a file of its kind (.txt, .srt, …), of several a folder. draw: file for "
             "the pictures (default: picture.png). detect: also a file for the picture with its boxes; of several "
             "pictures, a folder."
         ),
@@ -193,6 +195,7 @@ def predict_all(
     """Runs in every process of `world`; the main one reads the inputs and prints the answers."""
     from headway import jobs
     from headway.bundle import load
+    from headway.cli.output_files import fill_documents, save_transcripts, takes_documents
     from headway.cli.predictions_table import is_predictions_file, write_table
 
     if world.is_main:
@@ -210,6 +213,8 @@ def predict_all(
         raise InputError(f"task {task.name} does not {does}, so --{name} does not apply")
     if out is not None and is_predictions_file(out) and not task.draws:
         return write_table(bundle, world, inputs, files=files, out=out, reading=reading, options=options)
+    if takes_documents(task, files, out) and not inputs and not as_json:
+        return fill_documents(bundle, world, files, out=out, reading=reading, options=options)
     texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, files, reading=reading)))
     if task.draws:
         return draw_all(bundle, world, texts, out=out, as_json=as_json, options=options)
@@ -219,9 +224,11 @@ def predict_all(
 
         texts = expanded(texts, task)
         marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
+    elif out is not None and task.transcribes and not as_json:
+        return save_transcripts(bundle, world, expanded(texts, task), out=out, options=options)
     elif out is not None and not task.finds_boxes:
-        other = f"; for a transcript: --format srt > {out}" if task.transcribes else ""
-        raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{other}")
+        also = ", or with --file a document of its kind" if generates else ""
+        raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{also}")
     if task.transcribes:
         return transcribe_all(bundle, world, expanded(texts, task), as_json=as_json, options=options)
     if generates:

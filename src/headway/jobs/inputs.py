@@ -20,6 +20,7 @@ from headway.data.split import DATA_SUFFIXES, bare_suffix, data_files
 from headway.data.text_reader import read_lines
 from headway.errors import DataError, InputError
 from headway.jobs.columns import Columns, columns_for
+from headway.jobs.documents import is_document, read_document, refuse_other
 from headway.jobs.run_folder import PLAN, read_run_json
 from headway.tasks.task import Task
 
@@ -100,6 +101,8 @@ def _file_records(
 ) -> Iterator[tuple[Record, Any]]:
     task = bundle.find_task()
     if not _is_table(path, task, columns=columns, encoding=encoding):
+        if is_document(path):
+            return (({INPUT: text}, text) for text in read_document(path, encoding=encoding).texts)
         return (({INPUT: line}, line) for _, line in read_lines(path, encoding=encoding))
     chosen, trained = _columns(bundle, columns)
     layout = _layout(path, task, columns=chosen, trained=trained, encoding=encoding)
@@ -188,6 +191,7 @@ def _is_table(path: Path, task: Task, *, columns: Columns | None, encoding: str 
     """Raises if it is no file, or if columns are named of a file without columns."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
+    refuse_other(path)
     if is_table(path, task, encoding=encoding):
         return True
     if columns:

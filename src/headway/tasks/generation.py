@@ -100,6 +100,12 @@ def details_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
     return out
 
 
+def empty_answer(settings: GenerationSettings, *, details: bool) -> Any:
+    """The answer to an input of a task that has nothing to answer, in the form of `generate_texts`."""
+    one = {"text": "", "finished_by": "eos", "score": 0.0} if details else ""
+    return [one] * settings.n if settings.n > 1 else one
+
+
 def search_name(settings: GenerationSettings) -> str:
     if settings.beams > 1:
         return f"beam search, {settings.beams} beams"

@@ -29,7 +29,14 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks import scores
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
-from headway.tasks.generation import CALL_OPTIONS, default_length, generate_texts, search_name, settings_from
+from headway.tasks.generation import (
+    CALL_OPTIONS,
+    default_length,
+    empty_answer,
+    generate_texts,
+    search_name,
+    settings_from,
+)
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, vocabulary
@@ -173,6 +180,7 @@ class Translate(Task):
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
         settings = self.settings(model, options)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
+        filled = [i for i, text in enumerate(inputs) if text.strip()]
 
         def work(batch: Sequence[tuple[int, list[int]]]) -> list[Any]:
             seeds = tuple(settings.seed + i for i, _ in batch) if isinstance(settings.seed, int) else settings.seed
@@ -186,7 +194,12 @@ class Translate(Task):
             )
 
         size = max(1, 128 // settings.beams)
-        return map_by_length(list(enumerate(sources)), work, length=lambda each: len(each[1]), size=size)
+        found = map_by_length([(i, sources[i]) for i in filled], work, length=lambda each: len(each[1]), size=size)
+        answers, empty = (
+            dict(zip(filled, found, strict=True)),
+            empty_answer(settings, details=call.get("details", False)),
+        )
+        return [answers.get(i, empty) for i in range(len(sources))]  # that of a blank source is blank
 
     def settings(self, model: Model, options: dict[str, Any]) -> GenerationSettings:
         """The settings of `predict`: its options over those of the model's files over those of the task."""

@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
+.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large audit bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,17 @@ GIGABYTES ?= 5
 
 trust-large: install  ## a corpus of GIGABYTES (5) prepared in bounded memory, killed half-way, and gone on with
 	$(RUN) tests/trust/large.py --gigabytes $(GIGABYTES)
+
+AUDIT := .venv-audit
+# A version with published flaws: the database answers if it says so.
+FLAWED := https://pypi.org/pypi/pillow/11.0.0/json
+
+audit:  ## pip-audit of every version in constraints.txt, in an environment of its own; needs PyPI's database of flaws
+	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet pip-audit
+	@$(AUDIT)/bin/python -c 'import json, urllib.request as r; assert json.load(r.urlopen("$(FLAWED)", timeout=30))["vulnerabilities"]' 2>/dev/null \
+	|| { echo "nothing was audited: PyPI's database of published flaws cannot be reached from here"; exit 1; }
+	$(AUDIT)/bin/python -m pip_audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nanoGPT itself)
 	$(RUN) -m benchmarks.forward

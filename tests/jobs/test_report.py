@@ -18,11 +18,12 @@ from headway.bundle import Bundle
 from headway.cli import app
 from headway.data.boxes import Box
 from headway.data.row import Row
-from headway.jobs.report import Facts, safe_cell, write_report
+from headway.jobs.report import Facts, write_report
 from headway.jobs.report_page import calibration_error
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.preprocess.processor import Processor
+from headway.printable import as_cell
 from headway.tasks.classify_image import ClassifyImage
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.label_predictions import Labels, label_predictions
@@ -243,7 +244,7 @@ def test_calibration_error() -> None:
 
 
 def test_cells_of_a_spreadsheet() -> None:
-    assert [safe_cell(each) for each in ("=1+1", "-5.2e3", "-x", "+1", "@a", "a", -3)] == [
+    assert [as_cell(each) for each in ("=1+1", "-5.2e3", "-x", "+1", "@a", "a", -3)] == [
         "'=1+1", "-5.2e3", "'-x", "+1", "'@a", "a", -3,
     ]  # fmt: skip
 

@@ -42,12 +42,18 @@ def given_to(instruction: str) -> list[str]:
     return [given for name, given in steps() if name == instruction]
 
 
+def substituted(given: str, values: dict[str, str]) -> str:
+    return re.sub(r"\$\{(\w+)\}", lambda match: values.get(match[1], ""), given)
+
+
 # ---------------------------------------------------------------------------------------- rules
 
 
 def faults(text: str) -> list[str]:
     """What is wrong with a Dockerfile, by the rules that matter here."""
     found, out = steps(text), list[str]()
+    values = dict(given.split("=", 1) for name, given in found if name == "ARG" and "=" in given)
+    found = [(name, substituted(given, values)) if name == "FROM" else (name, given) for name, given in found]
     out += [f"unknown instruction {name}" for name, _ in found if name not in KNOWN]
     for name, given in found:
         if name == "FROM" and (":" not in given or ":latest" in given):
@@ -131,7 +137,9 @@ def test_everything_that_the_image_installs_is_pinned_to_what_is_tested() -> Non
         assert name in pinned, f"{name} has no line in constraints.txt"
         assert Version(metadata.version(name)).public == str(pinned[name]), name
         assert all(pinned[name] in each.specifier for each in requirements), name
-    image = re.match(r"python:(\d+\.\d+)-slim", given_to("FROM")[0])
+    (base,) = {given.split()[0] for given in given_to("FROM")}
+    values = dict(given.split("=", 1) for given in given_to("ARG") if "=" in given)
+    image = re.match(r"python:(\d+\.\d+)-slim", substituted(base, values))
     project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     assert image and f'python_version = "{image[1]}"' in project, "the version that the types are checked for"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.data.target_kinds import best_delimiter, detect, parse_number, split_labels
+from headway.data.target_kinds import are_lists, best_delimiter, detect, parse_number, split_labels
 from headway.errors import DataError
 
 
@@ -105,3 +105,8 @@ def test_numbers_and_lists_are_parsed() -> None:
     assert split_labels("a;b", "") == ["a;b"] and split_labels("", ";") == [] and split_labels(["x", ""], "") == ["x"]
     assert split_labels("[3, 10]", "") == ["3", "10"]
     assert best_delimiter(found(["a|b", "c|d", "x;y"])) == "|" and best_delimiter(found(["a"])) == ""
+
+
+def test_lists_of_labels_are_told_from_decimal_commas() -> None:
+    assert are_lists([each.format(",") for each in LISTS]) and are_lists(['["a"]', "[]"])
+    assert not are_lists(["3,5", "4,5", "3,4", "4", "3", "5,3"]) and not are_lists(["a", "b"])

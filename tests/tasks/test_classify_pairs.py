@@ -1,5 +1,6 @@
 """`classify` of pairs: two texts in one input, by the tokenizer's own template."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ LONG = "a cat sleeps a dog runs an animal runs"
 
 @pytest.fixture(scope="module")
 def task() -> Classify:
-    return Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 80})
+    return Classify.from_data(Classify.scan(ROWS), tokenizer=None, options={"vocab": 80})
 
 
 def roberta_tokenizer(folder: Path) -> Tokenizer:
@@ -100,9 +101,21 @@ def test_forms_of_a_pair(task: Classify) -> None:
             task.parse_input(wrong)
 
 
+def test_a_pair_has_the_names_of_the_training_data(task: Classify) -> None:
+    own = replace(task)
+    own.use_columns({"text": "Frage", "text_pair": "Antwort", "label": "passt"})
+    found = [own.pair_of(each, where="x") for each in ({"Antwort": "b", "Frage": "a"}, {"text": "a", "text_pair": "b"})]
+    assert found == [("a", "b")] * 2 and json.loads(own.example()) == {"Frage": "One text", "Antwort": "Another text"}
+    assert Classify.from_dict(own.to_dict(), own.tokenizer).parse_input('{"Frage": "a", "Antwort": "b"}') == ("a", "b")
+    with pytest.raises(InputError, match="takes a pair of texts"):  # the control
+        task.pair_of({"Antwort": "b", "Frage": "a"}, where="x")
+    own.use_columns({"text": "1", "text_pair": "2", "label": "3"})
+    assert own.names is None and "names" not in own.to_dict()
+
+
 def test_a_single_text_task_refuses_a_pair() -> None:
     rows = [Row({"text": row.fields["text"], "label": row.fields["label"]}, row.where) for row in ROWS]
-    single = Classify.from_data(lambda: iter(rows), tokenizer=None, options={"vocab": 60})
+    single = Classify.from_data(Classify.scan(rows), tokenizer=None, options={"vocab": 60})
     model = build(single.config(SMALL, "classic"))
     assert single.pair is False and model.config.embedding.segments == 0
     assert not {"pair", "segments"} & single.to_dict().keys()  # so that the examples of old runs are still theirs
@@ -169,7 +182,7 @@ def test_options_of_a_pair_survive_a_round_trip(task: Classify) -> None:
 def test_a_tokenizer_without_separator_is_refused() -> None:
     description = train([LONG], kind="bpe", size=300, lowercase=False, special=())
     tokenizer = Tokenizer(replace(description, spec={**description.spec, "post_processor": None}))
-    pairs = Classify.from_data(lambda: iter(ROWS), tokenizer=tokenizer, options={})
+    pairs = Classify.from_data(Classify.scan(ROWS), tokenizer=tokenizer, options={})
     start = build(recipes.decoder(SMALL, "classic", vocab=len(tokenizer), context=32))
     with pytest.raises(ConfigError, match="no special token between the texts of a pair"):
         pairs.adapt(start)

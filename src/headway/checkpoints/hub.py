@@ -1,25 +1,34 @@
 """Resolves a local path or a Hugging Face Hub id to a folder. The only module that uses the network.
 
 A local path never uses the network. A hub id is downloaded by `huggingface_hub`, which uses HF_HOME, HF_HUB_OFFLINE and
-HF_TOKEN. Only weights, settings and vocabularies are downloaded, never code or pickles.
+HF_TOKEN. Only weights, settings and vocabularies are downloaded, never code, and pickles only where they are allowed.
 """
 
 import os
 import re
 from pathlib import Path
 
+from headway.checkpoints.header import PICKLES
 from headway.errors import CheckpointError
 
 DATA_ONLY = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 HUB_ID = re.compile(r"(?P<repository>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII)
 TRUE_VALUES = {"1", "ON", "YES", "TRUE"}
 
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".xlsx", ".parquet")  # files of data, not of a model
 
-def resolve(name_or_path: str | os.PathLike[str]) -> Path:
-    """The folder of a model: a local folder, a local file's folder, or a downloaded `owner/name@revision`."""
+
+def resolve(name_or_path: str | os.PathLike[str], *, pickles: bool = False) -> Path:
+    """The folder of a model: a local folder, a local file's folder, or a downloaded `owner/name@revision`; with its
+    weights as pickles if there are no others and `pickles` allows it."""
     text = os.path.expanduser(os.fspath(name_or_path))
     if os.path.exists(text):
         path = Path(text)
+        if path.suffix.lower() in TABLES and not (path.parent / "config.json").exists():
+            raise CheckpointError(
+                f"{text} is a data file, not a model; name the model first, and the data with --file: "
+                f"headway run MODEL --file {text}"
+            )
         return path if path.is_dir() else path.parent
     hub_id = HUB_ID.fullmatch(text)
     parent = os.path.dirname(text)
@@ -27,10 +36,13 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
         raise CheckpointError(f"{text}: no such folder")
     if isinstance(name_or_path, Path) or hub_id is None:
         raise CheckpointError(f"{text}: no such folder, and not a hub id of the form owner/name or owner/name@revision")
-    return _download(hub_id["repository"], hub_id["revision"])
+    folder = _download(hub_id["repository"], hub_id["revision"], DATA_ONLY)
+    if pickles and not any(folder.glob("*.safetensors")):
+        folder = _download(hub_id["repository"], hub_id["revision"], [PICKLES])
+    return folder
 
 
-def _download(repository: str, revision: str | None) -> Path:
+def _download(repository: str, revision: str | None, patterns: list[str]) -> Path:
     from huggingface_hub import constants, errors, snapshot_download
 
     what = repository if revision is None else f"{repository}@{revision}"
@@ -38,9 +50,7 @@ def _download(repository: str, revision: str | None) -> Path:
     reason: str
     cause: Exception
     try:
-        return Path(
-            snapshot_download(repository, revision=revision, allow_patterns=DATA_ONLY, local_files_only=offline)
-        )
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=patterns, local_files_only=offline))
     except errors.GatedRepoError as error:
         reason, cause = "it is gated: accept its terms on the hub, then set HF_TOKEN to a token of yours", error
     except errors.RevisionNotFoundError as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from headway.data.boxes import Box, box_row, number
 from headway.data.images import ImageRows
+from headway.data.row import Skipped
 from headway.data.split import PART_NAMES
 from headway.errors import ConfigError, DataError
 from headway.files import open_file
@@ -92,7 +92,7 @@ def _rows(file: Path) -> ImageRows:
         if identity not in boxes:
             raise DataError(f"{where}: image_id: there is no picture {identity!r:.40}")
         boxes[identity].append(box)
-    find, skipped, rows = _Finder(file), Counter[str](), []
+    find, skipped, rows = _Finder(file), Skipped(), []
     for identity, picture in pictures.items():
         image = find(picture["file_name"])
         if image is None:

@@ -257,7 +257,9 @@ def image_dataset(name: str, found: Sequence[Mapping[str, ImageRows]], *, valid:
     return Dataset(
         name,
         "; ".join(dict.fromkeys(rows.layout for rows in parts["train"])),
-        *(_decodable(rows, found) for rows, found in ((train, skipped), (held, Skipped()), (test, Skipped()))),
+        _decodable(train, skipped),
+        _decodable(held, Skipped()),
+        _decodable(test, Skipped()),
         identity=f"pictures {_identity(everything, hashes)}",
     )
 

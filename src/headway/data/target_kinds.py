@@ -91,7 +91,9 @@ def detect(found: Found, *, decimal: str = "") -> Detected:
 
 
 def are_lists(labels: Collection[str]) -> bool:
-    """Whether labels that are texts are clearly lists."""
+    """Whether labels that are texts are clearly lists, and not numbers."""
+    if sum(map(_is_number, labels)) > len(labels) / 2:
+        return False
     return _are_bracketed(labels) or any(_is_list(labels, delimiter) for delimiter in DELIMITERS)
 
 

@@ -20,6 +20,7 @@ OnBytes = Callable[[bytes], object]  # such as a hash's `update`
 
 CHUNK = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
+NAME_ENCODING = "give the file's encoding, often --encoding cp1252 or latin-1, or convert the file to UTF-8"
 OFFICE = "an office document; save its table as CSV (UTF-8) and give that file"
 BINARY = {  # first bytes → what the file is, and what to do
     b"PK\x03\x04": "a zip archive; unpack it and give the file in it",
@@ -147,10 +148,10 @@ def _transcode(path: Path, number: int, decoder: codecs.IncrementalDecoder, chun
         line = number + _newlines_before(error)
         raise DataError(
             f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not {error.encoding} "
-            f"({error.reason}); give the file's encoding or convert it to UTF-8."
+            f"({error.reason}); {NAME_ENCODING}."
         ) from error
     except UnicodeError as error:
-        raise DataError(f"{path}:{number}: {error}; give the file's encoding or convert it to UTF-8.") from error
+        raise DataError(f"{path}:{number}: {error}; {NAME_ENCODING}.") from error
 
 
 def _newlines_before(error: UnicodeDecodeError) -> int:
@@ -188,14 +189,14 @@ def _checked_piece(path: Path, number: int, column: int, *, decoder: codecs.Incr
 def _nul(path: Path, number: int, at: int) -> str:
     return (
         f"{path}:{number}: NUL byte at byte {at + 1} of the line; this is not a text file, or it is damaged there. "
-        "Remove the byte, or give the file's encoding if it is UTF-16 or UTF-32."
+        "Remove the byte, or give the file's encoding (--encoding) if it is UTF-16 or UTF-32."
     )
 
 
 def _not_utf8(path: Path, number: int, at: int, *, byte: int) -> str:
     return (
         f"{path}:{number}: byte 0x{byte:02x} at byte {at + 1} of the line is not UTF-8. "
-        "Give the file's encoding (often latin-1 or cp1252) or convert the file to UTF-8."
+        f"{NAME_ENCODING[0].upper()}{NAME_ENCODING[1:]}."
     )
 
 

@@ -53,8 +53,8 @@ def _refuse_pixels(rows: Sequence[Row]) -> None:
         row, box = larger[0]
         (wide, high), file = row.fields["size"], _label_file(row.fields["image"])
         raise DataError(
-            f"{file}: the boxes are in pixels ({len(larger):,} of {len(boxes):,} are larger than their picture, such as "
-            f"{(box.right - box.left) / wide:g} × {(box.bottom - box.top) / high:g}). YOLO states shares of the "
+            f"{file}: the boxes are in pixels ({len(larger):,} of {len(boxes):,} are larger than their picture, such "
+            f"as {(box.right - box.left) / wide:g} × {(box.bottom - box.top) / high:g}). YOLO states shares of the "
             f"picture: divide x and width by the picture's width (here {wide}), y and height by its height ({high})"
         )
 

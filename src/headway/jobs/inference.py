@@ -19,7 +19,8 @@ from headway.bundle import Bundle, as_bundle, load
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.images import WORDS
 from headway.data.paths import as_folder, expand
-from headway.data.row import Row
+from headway.data.report import skipped_lines
+from headway.data.row import Row, Skipped
 from headway.data.split import find_parts
 from headway.data.tables import Tables, as_tables
 from headway.distributed import World, init_distributed
@@ -91,11 +92,13 @@ class Evaluation:
     metric: str = ""  # of the task
     signature: str = ""  # identifies how the scores were computed; empty: the task has none
     note: str = ""  # that the model was trained on these examples
+    skipped: Sequence[str] = ()  # what of the data was not read
 
     def to_dict(self) -> dict[str, Any]:
         count = {"characters": self.characters} if self.characters else {"examples": self.examples}
         facts = {**count, "data": self.data, "search": self.search, "truncated": self.truncated}
-        facts |= {"signature": self.signature, "note": self.note, "labels": self.by_label, "report": self.report}
+        facts |= {"signature": self.signature, "note": self.note, "skipped": list(self.skipped)}
+        facts |= {"labels": self.by_label, "report": self.report}
         facts |= {"baselines": {each.name: dict(each.scores) for each in self.baselines}}
         return {**self.scores, **{name: value for name, value in facts.items() if value}}
 
@@ -108,7 +111,8 @@ class Evaluation:
         about = ", ".join(filter(None, [f"on {self.count} of {self.data}", self.search]))
         signature = [f"signature: {self.signature}"] if self.signature else []
         note = [f"note: {self.note}"] if self.note else []
-        lines = [*score_lines(self.scores), *signature, *beside, about, *note]
+        left_out = [f"skipped: {line}" for line in self.skipped]
+        lines = [*score_lines(self.scores), *signature, *beside, about, *left_out, *note]
         if self.by_label is not None:
             from headway.jobs.report import class_lines
 
@@ -143,11 +147,16 @@ def evaluation(
     rows, name = evaluation_data(bundle, given, columns=columns, encoding=encoding)
     counts = {"examples": 0, "characters": 0}
 
+    skipped: list[str] = []
+
     def counted() -> Iterator[Row]:
-        for row in rows():
+        read = rows()
+        for row in read:
             counts["examples"] += 1
             counts["characters"] += len(row.fields["text"]) if row.fields.get("running") else 0
             yield row
+        found = Skipped(getattr(read, "skipped", {}))
+        skipped[:] = skipped_lines(found, found.places)
 
     evaluated = None
     with task.count_truncation() as counter:
@@ -168,6 +177,7 @@ def evaluation(
         by_label=(evaluated.by_class() or None) if evaluated is not None else None,
         baselines=_baselines(bundle, rows, own=data is None) if say is not None and is_first_rank() else (),
         metric=task.metric, signature=task.signature(), note=training_note(bundle.folder, given),
+        skipped=skipped,
     )  # fmt: skip
     if evaluated is not None and is_first_rank():
         _write_report(evaluated, found, bundle)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from headway.checkpoints import TensorFiles, read_json, save_json
 from headway.data.check import Checker
 from headway.data.columns import listing
 from headway.data.dataset import Dataset
+from headway.data.facts import Facts
 from headway.data.report import Report
 from headway.data.row import Row, Skipped
 from headway.data.store_writer import has_progress
@@ -29,9 +30,9 @@ from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
 from headway.files import is_present
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.budget import fit_budget
-from headway.jobs.columns import Columns
+from headway.jobs.columns import Columns, with_named
 from headway.jobs.cost import Estimator, RowSample, Workload
-from headway.jobs.run_config import Plan, complete, make_plan, open_data, unusual_settings
+from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, unusual_settings
 from headway.jobs.run_folder import INITIAL, PLAN, SCORES, read_run_json, require_writable, run_file
 from headway.memory import return_freed_memory
 from headway.models.build import build
@@ -91,19 +92,19 @@ def require_initial_weights(folder: Path) -> None:
         )
 
 
-def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bool, ranks: int = 1) -> Prepared:
-    """Writes model, tokenizer, task, plan and prepared examples to the folder, or loads them from it, and reports. The
-    micro-batches of a new run are fitted to the memory there is."""
-    settings = plan.settings()
-    if resume:
+def prepare_run(plan: Plan, folder: Path, data: Dataset, *, facts: Facts | None, say: Say, ranks: int = 1) -> Prepared:
+    """Writes model, tokenizer, task, plan and prepared examples to the folder and reports; without facts the run is a
+    resumed one, which loads them from it. The micro-batches of a new run are fitted to the memory there is."""
+    settings, resume = plan.settings(), facts is None
+    if facts is None:
         bundle = load(folder)
     else:
         torch.manual_seed(settings.seed)
-        bundle = initial_bundle(plan, data)
+        bundle = initial_bundle(plan, facts)
         bundle.model.eval()
-        plan = fit_budget(plan, bundle, data, ranks=ranks)
+        plan = fit_budget(plan, bundle, facts, ranks=ranks)
         settings = plan.settings()
-        bundle.find_task().fit_initial(bundle.model, data.train)
+        bundle.find_task().fit_initial(bundle.model, facts)
     task, rows = bundle.find_task(), data.train()
     task.start_training()
     if task.uses_reference:
@@ -124,12 +125,12 @@ def prepare_run(plan: Plan, folder: Path, data: Dataset, *, say: Say, resume: bo
     return Prepared(bundle, source, plan, report)
 
 
-def initial_bundle(plan: Plan, data: Dataset) -> Bundle:
+def initial_bundle(plan: Plan, facts: Facts) -> Bundle:
     """The untrained model with its task: from scratch, or adapted from the model it starts from."""
     kind = tasks.find(plan.task).variant(plan.options)
     start = load(plan.start, dtype="float32") if plan.start is not None else None
-    task = kind.from_data(data.train, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
-    task.use_columns(data.columns)
+    task = kind.from_data(facts, tokenizer=start.processor.tokenizer if start else None, options=plan.options)
+    task.use_columns(facts.columns)
     if start is not None:
         model = task.adapt(network_of(start.model))
         dropped = ("id2label", "label2id", "num_labels", "problem_type", *SEARCH_KEYS)  # this task decides them
@@ -202,6 +203,7 @@ def check(
     columns: Columns | None = None,
     encoding: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    **named: str | Sequence[str],
 ) -> Report:
     """Reports on `data` (files or a table, as for `train`; default: the built-in data) and on what training for `task`
     needs; the arguments are those of `train`.
@@ -220,7 +222,7 @@ def check(
         size=size,
         recipe=recipe,
         valid=valid if tables is None else None,
-        columns=columns,
+        columns=with_named(columns, named),
         encoding=encoding,
         settings=settings,
     )
@@ -232,15 +234,16 @@ def check_plan(plan: Plan, tables: Tables | None = None) -> Report:
     return check_data(*completed(plan, tables))[0]
 
 
-def completed(plan: Plan, tables: Tables | None = None) -> tuple[Plan, Dataset]:
+def completed(plan: Plan, tables: Tables | None = None) -> tuple[Plan, Dataset, Facts]:
     data = open_data(plan, tables).load()
-    return complete(plan, data), data
+    facts = facts_of(plan, data)
+    return complete(plan, facts), data, facts
 
 
-def check_data(plan: Plan, data: Dataset) -> tuple[Report, Plan]:
+def check_data(plan: Plan, data: Dataset, facts: Facts) -> tuple[Report, Plan]:
     """The report, and the plan with the micro-batches that fit."""
-    bundle = initial_bundle(plan, data)
-    plan = fit_budget(plan, bundle, data)
+    bundle = initial_bundle(plan, facts)
+    plan = fit_budget(plan, bundle, facts)
     task, settings, rows = bundle.find_task(), plan.settings(), data.train()
     if task.uses_reference:
         task.set_reference(bundle.model.eval())

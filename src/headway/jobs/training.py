@@ -16,12 +16,13 @@ from headway import tasks
 from headway.baselines import Baseline, baseline_lines
 from headway.bundle import Bundle, load
 from headway.checkpoints import save_json
+from headway.data.facts import Facts
 from headway.data.split import drawn_rows
 from headway.distributed import init_distributed, pick_device
 from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
 from headway.jobs.card import write_card
-from headway.jobs.columns import Columns
+from headway.jobs.columns import Columns, with_named
 from headway.jobs.inference import require_finite
 from headway.jobs.memory_tables import as_files
 from headway.jobs.notebook import plot_curves, run_html
@@ -35,7 +36,7 @@ from headway.jobs.preparation import (
     removed_unless_started,
     require_initial_weights,
 )
-from headway.jobs.run_config import Plan, complete, make_plan, open_data, saved_plan, with_length
+from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, saved_plan, with_length
 from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.jobs.runs import named_score
 from headway.memory import peak_memory
@@ -101,12 +102,16 @@ def train(
     freeze: Sequence[str] = (),
     callbacks: Iterable[Any] = (),
     say: Say | None = None,
+    **named: str | Sequence[str],
 ) -> Trained:
     """Trains for `task` on `data` (default: the built-in data) and saves into `out` (default runs/TASK).
 
     `data` is a file or folder, several, a pattern (`data/*.csv`), or a table: a pandas or Polars DataFrame, an Arrow
     table, a `datasets.Dataset`, a list of dicts, a dict of columns. A table is written to `training/data` in the run
     folder, from where the run is resumed and evaluated. `valid` is held-out data, given in the same way.
+
+    Columns are found by name and content, or named: `text="body", label="stars"`, two texts as `text=["a", "b"]`, also
+    `source`, `target`, `image` and `caption`; those of other fields by `columns={"words": "tokens"}`.
 
     `start` is a trained model to fine-tune; `size` and `recipe` apply to a model from scratch. `settings` are overrides
     by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
@@ -127,7 +132,7 @@ def train(
             size=size,
             recipe=recipe,
             valid=held,
-            columns=columns,
+            columns=with_named(columns, named),
             encoding=encoding,
             steps=steps,
             epochs=epochs,
@@ -191,11 +196,12 @@ def _run_plan(
     with removed_unless_started(folder, is_new=world.is_main and not resume):
         if not resume:
             world.run_on_main(lambda: refuse_existing(folder))
-        data = opened.load()
+        data, facts = opened.load(), None
         if not resume:
-            plan = world.broadcast(world.run_on_main(lambda: complete(plan, data)))
+            facts = world.run_on_main(lambda: facts_of(plan, data))
+            plan = world.broadcast(world.run_on_main(lambda: complete(plan, cast(Facts, facts))))
             settings = plan.settings()
-        prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, say=say, resume=resume, ranks=world.size))
+        prepared = world.run_on_main(lambda: prepare_run(plan, folder, data, facts=facts, say=say, ranks=world.size))
         plan = world.broadcast(prepared and prepared.plan)
         settings = plan.settings()
         if prepared is None:

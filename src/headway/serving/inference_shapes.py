@@ -41,6 +41,8 @@ class Shape:
             return given
         own = {name: given[name] for name in given if name in self.parameters.model_fields}
         rest = {name: value for name, value in given.items() if name not in own}
+        if not own or not isinstance(rest.get("parameters", {}), dict | None):
+            return given
         return {**rest, "parameters": {**(rest.get("parameters") or {}), **own}}
 
     def read(self, value: Any, param: str) -> Any:
@@ -155,7 +157,8 @@ class Labels(Shape):
     parameters = LabelParameters
 
     def read(self, value: Any, param: str) -> Any:
-        pair = isinstance(value, list) or (isinstance(value, dict) and set(value) <= {"text", "text_pair"})
+        named = isinstance(value, dict) and (len(value) == 2 or set(value) <= {"text", "text_pair"})
+        pair = isinstance(value, list) or named  # the task knows the names of a pair
         return value if pair else super().read(value, param)
 
     def options(self, parameters: Any, task: Task) -> dict[str, Any]:

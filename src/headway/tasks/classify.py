@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from headway.baselines import Baseline, thinned
+from headway.baselines import Baseline
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
 from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
 from headway.models import recipes
@@ -79,22 +80,22 @@ class Classify(KindClassification):
         return ("text_pair",) if self.pair is None else ()
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        task.read_labels(rows, given=options.get("kind"))
-        task.pair = any("text_pair" in row.fields for row in rows())
+        task.read_labels(facts, given=options.get("kind"))
+        task.pair = any("text_pair" in row.fields for row in facts.rows)
         if tokenizer is None:
-            texts = (row.fields[name] for row in rows() for name in task.input_fields)
+            texts = (row.fields[name] for row in facts.rows for name in task.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         for name in task.members.options:
             if task.kind != "labels" or task.pair:
                 raise ConfigError(f"task.{name} applies to one label for one text; leave it out")
-        task.find_ngrams(rows)
+        task.find_ngrams(facts)
         return task
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_labels(rows, recipe=recipe, given=given)
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_labels(facts, recipe=recipe, given=given)
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         self.segments = bool(self.pair)
@@ -111,15 +112,15 @@ class Classify(KindClassification):
             network = recipes.encoder(size, recipe, vocab=len(self.tokenizer), segments=2 * self.segments, head=head)
         return self.members.config(network, vocab=len(self.tokenizer))
 
-    def find_ngrams(self, rows: RowReader) -> None:
+    def find_ngrams(self, facts: Facts) -> None:
         if self.ngrams:
-            ids = [example["ids"] for example in self._some_examples(rows)]
+            ids = [example["ids"] for example in self._some_examples(facts)]
             self.members.find(ids, vocab=len(self.tokenizer), outputs=self.target.outputs)
 
-    def fit_initial(self, model: Model, rows: RowReader) -> None:
+    def fit_initial(self, model: Model, facts: Facts) -> None:
         if "ngrams" not in members_of(model):
             return
-        examples = self._some_examples(rows)
+        examples = self._some_examples(facts)
         ids, wanted = [example["ids"] for example in examples], self._wanted(examples).numpy()
         self.members.fit(model, ids, wanted, spelling=self.tokenizer.token)
 
@@ -158,9 +159,9 @@ class Classify(KindClassification):
         """(example, label)"""
         return cast(OneLabel, self.target).soft_labels([example["label"] for example in examples])
 
-    def _some_examples(self, rows: RowReader) -> list[Example]:
+    def _some_examples(self, facts: Facts) -> list[Example]:
         """Of the training rows; of very many, of evenly spread ones."""
-        kept, _ = thinned(rows(), lambda row: len(row.fields[self.input_fields[0]]), most=TEXT)
+        kept = facts.some(TEXT, size=lambda row: len(row.fields[self.input_fields[0]]))
         with self.count_truncation():
             return [example for row in kept for example in self.examples(row, strict=False)]
 
@@ -221,7 +222,7 @@ class Classify(KindClassification):
 
     def example(self) -> str:
         texts = dict(zip(self.names or PAIR, ("One text", "Another text"), strict=True))
-        return json.dumps(texts) if self.pair else super().example()
+        return json.dumps(texts, ensure_ascii=False) if self.pair else super().example()
 
     def parse_input(self, text: str) -> Any:
         """A text; a JSON object, or a list of two texts, where the task takes pairs."""

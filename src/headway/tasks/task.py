@@ -23,6 +23,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.check import Checker
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts, Label, scan
 from headway.data.read import Row
 from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
@@ -118,14 +119,24 @@ class Task(ABC):
         return cls
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def labels_in(cls, row: Row) -> Iterable[Label]:
+        """The labels of a row, which `scan` counts."""
+        return ()
+
+    @classmethod
+    def scan(cls, rows: Iterable[Row]) -> Facts:
+        """The one pass over the training rows before they are tokenised."""
+        return scan(rows, labels=cls.labels_in)
+
+    @classmethod
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         """Settings that follow from the data, in place of `train_defaults` and the default size. `given` are the user's
         own, which are kept whatever is chosen."""
         return Choice()
 
     @classmethod
     @abstractmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         """The task for this data: trains a tokenizer unless one is given, collects the labels."""
 
     @abstractmethod
@@ -138,7 +149,7 @@ class Task(ABC):
 
     # --- training
 
-    def fit_initial(self, model: Model, rows: RowReader) -> None:  # noqa: B027 - optional
+    def fit_initial(self, model: Model, facts: Facts) -> None:  # noqa: B027 - optional
         """Sets what is fitted to the training rows before the first step of a new run, rather than trained."""
 
     def start_training(self) -> None:  # noqa: B027 - optional
@@ -256,6 +267,9 @@ class Task(ABC):
         if missing:
             raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
         return value
+
+    def use_columns(self, columns: Mapping[str, str]) -> None:  # noqa: B027 - optional
+        """Takes the names that the columns of the training data have: field -> column."""
 
     def example(self) -> str:
         """An input on the command line, for the command shown when a model is saved."""

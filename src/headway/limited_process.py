@@ -199,7 +199,7 @@ def limit(seconds: int, memory: int, *, used: int) -> None:
         resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
-def _address_space() -> int:
+def address_space() -> int:
     """Bytes that this process has now; libraries reserve some for every core. 0 if the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -210,7 +210,7 @@ def _address_space() -> int:
 
 def answer_lines(answer: Any) -> None:
     """One request per line of standard input, until it ends."""
-    used = _address_space()
+    used = address_space()
     for line in sys.stdin:
         given = json.loads(line)
         limit(*given["limits"], used=used)
@@ -224,5 +224,5 @@ if __name__ == "__main__":
         answer_lines(started["answer"])
     else:
         request = json.load(sys.stdin)
-        limit(*map(int, limits), used=_address_space())
+        limit(*map(int, limits), used=address_space())
         json.dump(started["answer"](request), sys.stdout)

@@ -87,8 +87,17 @@ def test_it_is_opened_only_where_it_is_allowed(tmp_path: Path) -> None:
     told = command("convert", source, tmp_path / "out", "--to", "fp32", cwd=tmp_path)
     assert told.returncode != 0 and "--allow-pickle" in told.stderr
     assert not (tmp_path / "out" / "config.json").exists()
-    with pytest.raises(CheckpointError, match="can run code when it is opened"):
+    with pytest.raises(ConfigError, match="can run code when it is opened"):
         convert(source, tmp_path / "out", to="fp32")
+
+
+def test_it_asks_for_everything_at_once(tmp_path: Path, ranks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.jobs.import_whisper.installed_vocabulary", lambda multilingual: None)
+    source = saved(tmp_path / "small.pt")
+    told = " ".join(command("convert", source, tmp_path / "out", cwd=tmp_path).stderr.split())
+    assert all(option in told for option in ("--allow-pickle", "--to fp32", "--vocabulary multilingual.tiktoken"))
+    told = command("convert", source, tmp_path / "out", "--to", "fp32", "--vocabulary", ranks, cwd=tmp_path).stderr
+    assert "--allow-pickle" in told and "--to fp32" not in told and "--vocabulary" not in told
 
 
 def test_code_in_a_pickle_does_not_run(tmp_path: Path, ranks: Path) -> None:
@@ -130,7 +139,7 @@ def test_the_vocabulary_must_be_the_models(tmp_path: Path, ranks: Path, monkeypa
     with pytest.raises(ConfigError, match=rf"a vocabulary of {VOCAB - 1:,} tokens, but the model has {VOCAB:,}"):
         convert(source, tmp_path / "out", to="fp32", allow_pickle=True, vocabulary=short)
     monkeypatch.setattr("headway.jobs.import_whisper.installed_vocabulary", lambda multilingual: None)
-    with pytest.raises(ConfigError, match="holds no vocabulary"):
+    with pytest.raises(ConfigError, match="also needs --vocabulary"):
         convert(source, tmp_path / "out", to="fp32", allow_pickle=True)
 
 

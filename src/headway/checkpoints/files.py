@@ -14,6 +14,9 @@ from safetensors import SafetensorError, safe_open
 from headway.checkpoints.header import (
     INDEX,
     PICKLE_SUFFIXES,
+    PICKLED,
+    PICKLED_INDEX,
+    PICKLES,
     SINGLE,
     Header,
     TensorInfo,
@@ -107,18 +110,35 @@ def _read_headers(path: Path) -> dict[Path, Header]:
         return {path / SINGLE: read_header(path / SINGLE)}
     if is_present(path / INDEX):
         return _read_shards(path / INDEX)
+    if (pickled := pickled_weights(path)) is not None and any(path.glob(PICKLES)):
+        raise pickle_error(pickled)
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLE_SUFFIXES:
             raise pickle_error(file)
-    raise CheckpointError(f"{path}: neither {SINGLE} nor {INDEX} exists (pickled weights are never downloaded)")
+    raise CheckpointError(
+        f"{path}: neither {SINGLE} nor {INDEX} exists. Of a model on the hub, pickles are downloaded only by: "
+        "headway convert NAME NEW_FOLDER --to fp32 --allow-pickle"
+    )
+
+
+def pickled_weights(folder: Path) -> Path | None:
+    """The pickle or index of pickles that a folder has in place of safetensors."""
+    if is_present(folder / SINGLE) or is_present(folder / INDEX):
+        return None
+    return next((folder / name for name in (PICKLED, PICKLED_INDEX) if is_present(folder / name)), None)
+
+
+def read_index(index: Path) -> tuple[dict[str, str], dict[str, Path]]:
+    """(tensor → shard, shard → file in the folder of the index)"""
+    shard_of = read_json(index).get("weight_map")
+    if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(shard, str) for shard in shard_of.values()):
+        raise CheckpointError(f"{index}: weight_map must map tensor names to file names")
+    return shard_of, {shard: _shard_file(shard, index) for shard in sorted(set(shard_of.values()))}
 
 
 def _read_shards(index: Path) -> dict[Path, Header]:
     """The header of every shard in the index. Raises if index and shards disagree about the file of a tensor."""
-    shard_of = read_json(index).get("weight_map")
-    if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(shard, str) for shard in shard_of.values()):
-        raise CheckpointError(f"{index}: weight_map must map tensor names to file names")
-    file_of = {shard: _shard_file(shard, index) for shard in sorted(set(shard_of.values()))}
+    shard_of, file_of = read_index(index)
     headers: dict[Path, Header] = {}
     owner: dict[str, Path] = {}
     for file in file_of.values():

@@ -50,7 +50,15 @@ DTYPES = {
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_OR_ZIP = (b"\x80", b"PK")
+PICKLED = "pytorch_model.bin"  # a model's weights as a pickle, or shards of them with an index
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+PICKLES = "pytorch_model*.bin"
 
+CONVERT_FOLDER = (
+    "{path} is a pickle, which can run code when it is opened. If you trust its source, write the model once as "
+    "safetensors: headway convert {folder} NEW_FOLDER --to fp32 --allow-pickle. This reads tensors alone, in a process "
+    "of their own"
+)
 CONVERT = (
     "{path} is a pickle. Opening a pickle can run arbitrary code, so Headway never does. Convert it once, on a machine "
     'where that is acceptable: tensors = torch.load("{name}", map_location="cpu", weights_only=True); '
@@ -109,6 +117,8 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 
 def pickle_error(path: Path) -> CheckpointError:
+    if path.name in (PICKLED, PICKLED_INDEX):
+        return CheckpointError(CONVERT_FOLDER.format(path=path, folder=path.parent))
     return CheckpointError(CONVERT.format(path=path, name=path.name))
 
 

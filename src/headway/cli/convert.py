@@ -33,7 +33,11 @@ def convert(
         Path | None, typer.Option(help="Text file to measure the change on (default: a built-in text).")
     ] = None,
     allow_pickle: Annotated[
-        bool, typer.Option(help="MODEL is a .pt file of OpenAI's Whisper: read its weights, in a process of their own.")
+        bool,
+        typer.Option(
+            help="MODEL has its weights in pickles (pytorch_model.bin, or a .pt file of OpenAI's Whisper) whose source "
+            "you trust: read their tensors, in a process of their own."
+        ),
     ] = False,
     vocabulary: Annotated[
         Path | None,

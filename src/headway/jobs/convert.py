@@ -13,19 +13,21 @@ from torch import Tensor
 
 from headway.bundle import Bundle, load
 from headway.checkpoints import resolve, save_bytes, save_json
-from headway.checkpoints.header import PICKLE_SUFFIXES, read_bounded
+from headway.checkpoints.files import pickled_weights
+from headway.checkpoints.header import PICKLE_SUFFIXES, PICKLED, read_bounded
 from headway.checkpoints.saved import save_folder
+from headway.checkpoints.unpickle import unpickled_folder
 from headway.checkpoints.word2vec import is_word2vec
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import read_lines
 from headway.engine.conversion_report import Comparison, ConversionReport
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
-from headway.errors import CheckpointError, ConfigError, InputError
+from headway.errors import ConfigError, InputError
 from headway.families import GLINER_FILE
 from headway.files import is_present
 from headway.generation import GenerationSettings, generate
 from headway.jobs.import_elmo import import_elmo, weights_file
-from headway.jobs.import_whisper import import_whisper
+from headway.jobs.import_whisper import import_whisper, require_options
 from headway.jobs.run_folder import require_writable
 from headway.preprocess.processor import MAX_BYTES
 
@@ -60,29 +62,36 @@ def convert(
 ) -> ConversionReport:
     """Writes the model folder `out` with weights in the format `to`, and the report as certificate.json. `model` may
     also be a folder of ELMo's published files, whose weights are in HDF5; a file of word vectors; or a `.pt` file of
-    OpenAI's Whisper, which is a pickle and opened only if `allow_pickle` is set; `vocabulary` is its rank file."""
+    OpenAI's Whisper, whose rank file is `vocabulary`. Pickles (this file, or a folder's pytorch_model.bin) are opened
+    only if `allow_pickle` is set."""
     if weights_file(Path(model)) is not None:
         with TemporaryDirectory(prefix="headway-") as work:
             folder = import_elmo(Path(model)).save(work)
             return _convert(folder, new_folder(out), to=to or "fp32", group=group, text=text)
+    if is_pickle_file(Path(model)):
+        given = None if vocabulary is None else Path(vocabulary)
+        require_options(Path(model), to=to, allow_pickle=allow_pickle, vocabulary=given)
+        assert to is not None
+        out = new_folder(out)
+        with TemporaryDirectory(prefix="headway-") as work:
+            folder = import_whisper(Path(model), Path(work), vocabulary=given)
+            return _convert(folder, out, to=to, group=group, text=text)
     if to is None:
         raise ConfigError("convert needs the new type of the weights: --to int8, bf16, fp16 or fp32")
     if is_word2vec(Path(model)):
         return _convert(Path(model), new_folder(out), to=to, group=group, text=text)
-    if Path(model).suffix in PICKLE_SUFFIXES and Path(model).is_file():
-        if not allow_pickle:
-            raise CheckpointError(
-                f"{model}: a pickle, which can run code when it is opened. If you trust its source, allow it "
-                "(--allow-pickle): its weights alone are then read, in a process of its own"
-            )
-        out = new_folder(out)
+    if vocabulary is not None:
+        raise ConfigError(f"{model}: --vocabulary is for .pt files of OpenAI's Whisper")
+    folder = resolve(model, pickles=allow_pickle)
+    if allow_pickle and pickled_weights(folder) is not None:
         with TemporaryDirectory(prefix="headway-") as work:
-            given = None if vocabulary is None else Path(vocabulary)
-            folder = import_whisper(Path(model), Path(work), vocabulary=given)
-            return _convert(folder, out, to=to, group=group, text=text)
-    if allow_pickle or vocabulary is not None:
-        raise ConfigError(f"{model}: --allow-pickle and --vocabulary are for .pt files of OpenAI's Whisper")
-    return _convert(resolve(model), new_folder(out), to=to, group=group, text=text)
+            return _convert(unpickled_folder(folder, Path(work)), new_folder(out), to=to, group=group, text=text)
+    return _convert(folder, new_folder(out), to=to, group=group, text=text)
+
+
+def is_pickle_file(path: Path) -> bool:
+    """Whether it is a pickle by itself, not the weights of a model folder."""
+    return path.suffix in PICKLE_SUFFIXES and path.name != PICKLED and path.is_file()
 
 
 def _convert(folder: Path, out: Path, *, to: str, group: int | None, text: str | Path | None) -> ConversionReport:

@@ -39,6 +39,26 @@ def import_whisper(path: Path, folder: Path, *, vocabulary: Path | None) -> Path
     return _bundle(path, dims, Renamed(found, tensors), vocabulary=vocabulary).save(folder / "model")
 
 
+def require_options(path: Path, *, to: str | None, allow_pickle: bool, vocabulary: Path | None) -> None:
+    """Raise unless everything that the conversion needs is given; the message lists all that is missing."""
+    missing = []
+    if not allow_pickle:
+        missing.append(
+            "--allow-pickle, if you trust its source (it is a pickle, which can run code when it is opened; its "
+            "tensors alone are read, in a process of their own)"
+        )
+    if to is None:
+        missing.append("--to fp32 (or fp16, bf16, int8), the type of the new weights")
+    if vocabulary is None and installed_vocabulary(multilingual=True) is None:
+        several, english = rank_file_name(multilingual=True), rank_file_name(multilingual=False)
+        missing.append(
+            f"--vocabulary {several} ({english} if the name of the model ends in .en) from the folder whisper/assets "
+            "of the package openai-whisper, or install that package"
+        )
+    if missing:
+        raise ConfigError(f"{path}: a file of OpenAI's Whisper also needs " + "; ".join(missing))
+
+
 class Renamed(Mapping[str, Tensor]):
     """Tensors under other names, read when they are used."""
 

@@ -63,16 +63,15 @@ def _task(
         return _classify_image(model, processor, labels=labels) if model.head_kind == "classify" else None
     if model.shape == "decoder" and model.generates and processor.tokenizer_error is None:
         text = processor.tokenizer or IdTokenizer(model.config.embedding.vocab)
-        return Generate(text, context=model.max_context or CONTEXT, wrapped=True)
+        return Generate(text, context=_limit(model.max_context, text), wrapped=True)
     tokenizer = processor.tokenizer
     if tokenizer is None:
         return None
     if model.inputs == "audio":
         return _transcribe(model, processor) if model.reads_source and model.generates else None
     if model.shape == "encoder-decoder" and model.start_id is not None:
-        limit = (model.max_context or CONTEXT) - 1
-        target = min(limit, MAX_TARGET)
-        return Translate(tokenizer, start_id=model.start_id, source_limit=limit, target_limit=target)
+        source, target = _limit(model.max_length, tokenizer), min(_limit(model.max_context, tokenizer) - 1, MAX_TARGET)
+        return Translate(tokenizer, start_id=model.start_id, source_limit=source, target_limit=target)
     if model.head_kind == "classify":
         return _classify(model, tokenizer, labels=_named(labels, model), problem_type=problem_type)
     if model.shape == "span-scorer":
@@ -82,14 +81,20 @@ def _task(
     if model.shape != "encoder":
         return None
     if model.has_language_head:
-        return Fill(tokenizer, next_sentence=model.head_kind == "pooler")
+        limit = _limit(model.max_length, tokenizer)
+        return Fill(tokenizer, limit=limit, next_sentence=model.head_kind == "pooler")
     if model.head_kind == "token" and model.config.head.answer:
         return Answer(tokenizer)
     if model.head_kind == "token" and labels:
         return Tag(tokenizer, labels=list(labels))
     if model.gives_logits:
         return None
-    return Embed.from_sentence_settings(tokenizer, sentence, max_length=model.max_length)
+    return Embed.from_sentence_settings(tokenizer, sentence, max_length=model.max_length or tokenizer.max_length)
+
+
+def _limit(own: int | None, tokenizer: Tokenizer) -> int:
+    """Tokens that the model reads: its own limit; of a model that has none (relative positions), the tokenizer's."""
+    return own or tokenizer.max_length or CONTEXT
 
 
 def _classify(model: Model, tokenizer: Tokenizer, *, labels: list[str], problem_type: str | None) -> Classify:
@@ -99,7 +104,7 @@ def _classify(model: Model, tokenizer: Tokenizer, *, labels: list[str], problem_
         kind = "regression"
     elif problem_type == "multi_label_classification" or len(labels) == 1:
         kind = "multilabel"
-    task = Classify(tokenizer, labels=labels, limit=model.max_length or CONTEXT, pair=None, kind=kind)
+    task = Classify(tokenizer, labels=labels, limit=_limit(model.max_length, tokenizer), pair=None, kind=kind)
     task.use_model(model)
     return task
 

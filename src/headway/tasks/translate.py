@@ -18,6 +18,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.dates import DATES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.generation import GenerationSettings
@@ -39,7 +40,7 @@ from headway.tasks.generation import (
 )
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
-from headway.tasks.translation_settings import choose_for_pairs, vocabulary
+from headway.tasks.translation_settings import choose_for_pairs, pair_length, vocabulary
 
 FORCING, DIRECTION = 3, 4  # what further draws of an example are for
 
@@ -76,11 +77,11 @@ class Translate(Task):
         return {"epochs": 10, "batch": 64}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_pairs(rows, recipe=recipe, given=given, two_ways=cls.two_ways)
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_pairs(facts, recipe=recipe, given=given, two_ways=cls.two_ways)
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if not 0 <= task.teacher_forcing <= 1:
             raise ConfigError(f"teacher_forcing is {task.teacher_forcing}: it must be from 0 to 1")
@@ -90,8 +91,8 @@ class Translate(Task):
                 "all positions at once, from the right tokens"
             )
         if tokenizer is None:
-            size = task.vocab or vocabulary(sum(map(len, _texts(rows))))
-            task.tokenizer = Tokenizer.train(_texts(rows), kind="bpe", size=size)
+            size = task.vocab or vocabulary(facts.total(pair_length))
+            task.tokenizer = Tokenizer.train(_texts(facts.rows), kind="bpe", size=size)
             assert task.tokenizer.bos_id is not None
             task.start_id = task.tokenizer.bos_id
         return task
@@ -116,18 +117,20 @@ class Translate(Task):
     # --- training
 
     def source_ids(self, text: str, *, where: str) -> list[int]:
-        ids = self._ended(self.prefix + self.require_text(text, where=where))
+        ids = self._ended(self.prefix + self.require_text(text, where=where), self.tokenizer)
         return self.truncation.apply(ids, self.source_limit, part="source", where=where, last=ids[-1])
 
-    def _ended(self, text: str) -> list[int]:
+    def _ended(self, text: str, tokenizer: Tokenizer) -> list[int]:
         """The token ids of a text, with an end token even if the tokenizer adds none."""
-        ids, eos = self.tokenizer.encode(text), self.tokenizer.eos_id
-        if ids[:1] == [self.tokenizer.bos_id] and eos is not None and ids[-1] != eos:
+        ids, eos = tokenizer.encode(text), tokenizer.eos_id
+        if eos is None or eos in ids:  # mBART's is followed by the language
+            return ids
+        if ids[:1] == [tokenizer.bos_id]:
             ids = ids[1:]  # <s> of a tokenizer trained here: the decoder's start token
-        return ids if eos is None or ids[-1:] == [eos] else [*ids, eos]
+        return [*ids, eos]
 
     def target_ids(self, text: str, *, where: str) -> list[int]:
-        ids = self._ended(text)
+        ids = self._ended(text, self.tokenizer.target)
         return self.truncation.apply(ids, self.target_limit, part="target", where=where, last=ids[-1])
 
     def examples(self, row: Row) -> list[Example]:
@@ -276,12 +279,17 @@ class Translate(Task):
         return max(found, key=lambda each: each.scores[self.metric])
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
-        texts = [(self.prefix + row.fields["source"], row.fields["target"]) for row in rows]
-        self.tokenizer.encode_ahead([text for pair in texts for text in pair])
+        sources, targets = [self.prefix + row.fields["source"] for row in rows], [row.fields["target"] for row in rows]
+        if self.tokenizer.target is self.tokenizer:
+            self.tokenizer.encode_ahead([*sources, *targets])
+        else:
+            self.tokenizer.encode_ahead(sources)
+            self.tokenizer.target.encode_ahead(targets)
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         source, target = self.prefix + row.fields["source"], row.fields["target"]
-        return {"source": len(self._ended(source)), "target": len(self._ended(target))}
+        ends = self._ended(source, self.tokenizer), self._ended(target, self.tokenizer.target)
+        return dict(zip(("source", "target"), map(len, ends), strict=True))
 
     def length_limits(self) -> dict[str, int]:
         return {"source": self.source_limit, "target": self.target_limit}
@@ -291,7 +299,7 @@ def _references(row: Row) -> list[str]:
     return row.fields.get("targets") or [row.fields["target"]]
 
 
-def _texts(rows: RowReader) -> Iterator[str]:
-    for row in rows():
+def _texts(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
         yield row.fields["source"]
         yield row.fields["target"]

@@ -117,6 +117,10 @@ def test_a_missing_number_is_named_with_its_line(data: Path, tmp_path: Path) -> 
     lines = (data / "prices.csv").read_text().splitlines()
     lines[40] = lines[40].rsplit(",", 1)[0] + ",nan"
     (tmp_path / "bad.csv").write_text("\n".join(lines) + "\n")
+    report = jobs.check("classify", tmp_path / "bad.csv", columns={"label": "price"})
+    assert report.skipped_places == {"rows without a label": [f"{tmp_path / 'bad.csv'}:41"]}
+    lines[40] = lines[40].rsplit(",", 1)[0] + ",much"
+    (tmp_path / "bad.csv").write_text("\n".join(lines) + "\n")
     for settings in ({}, {"task.kind": "regression"}):
         with pytest.raises(DataError, match=r"bad.csv:41: label"):
             jobs.check("classify", tmp_path / "bad.csv", columns={"label": "price"}, settings=settings)

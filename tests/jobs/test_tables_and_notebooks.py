@@ -44,7 +44,7 @@ def test_changed_data_is_not_resumed(trained, tmp_path):
 
 
 def test_a_run_that_cannot_start_leaves_nothing(tmp_path):
-    with pytest.raises(DataError, match=r"train\.jsonl:2: text: expected text"):
+    with pytest.raises(DataError, match=r"^list:2: text: expected text"):
         headway.train("classify", [ROWS[0], {"text": 3, "label": "x"}], out=tmp_path / "run", steps=1, settings=SMALL)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="reads files"):
@@ -56,7 +56,7 @@ def test_a_run_that_cannot_start_leaves_nothing(tmp_path):
 def test_check_of_a_table_names_its_rows():
     rows = [*ROWS, {"text": "what a fine day 0 " * 90, "label": "bad"}]
     report = headway.check("classify", pandas.DataFrame(rows), valid=ROWS[:3])
-    assert report.lengths["text"].where == "DataFrame:41" and report.overlap == 3
+    assert report.lengths["text"].where == "DataFrame.loc[40]" and report.overlap == 3
     assert sum(count for _, _, count in report.histograms["text"]) == 41
     shown = report._repr_html_()
     assert "&lt;b&gt;good" in shown and "<b>" not in shown and "DataFrame" in shown

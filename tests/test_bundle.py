@@ -11,6 +11,7 @@ from headway.bundle import Bundle
 from headway.checkpoints import TensorFiles, save_tensors
 from headway.errors import CheckpointError, ConfigError, InputError
 from headway.models.build import build
+from headway.models.config import TokenHeadConfig
 from headway.models.recipes import Size, decoder, encoder
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
@@ -97,3 +98,21 @@ def test_a_tokenizer_that_cannot_be_read_is_named_at_load_and_on_use(folder: Pat
     for use in (lambda: bundle("a text"), lambda: bundle.embed(["a text"])):
         with pytest.raises(InputError, match=r"source\.spm alone is not enough"):
             use()
+
+
+def test_labels_are_those_of_the_answers(tmp_path: Path) -> None:
+    """A published tagger that does not name its labels, one that does, and a model that has none."""
+    tokenizer = Tokenizer.train(TEXTS, kind="wordpiece", size=80)
+    config = replace(encoder(SIZE, "modern", vocab=len(tokenizer)), head=TokenHeadConfig(3))
+    bundle = Bundle(build(config).eval(), "headway", config, Processor(tokenizer))
+    assert bundle.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert set(bundle("one short text")["tags"]) <= set(bundle.labels)
+    named = Bundle(build(config).eval(), "headway", config, Processor(tokenizer))
+    named.foreign = {"id2label": {"0": "O", "2": "PER", "1": "LOC"}}
+    assert named.labels == ["O", "LOC", "PER"]
+    with torch.no_grad():
+        named.model.head.project.bias.copy_(torch.tensor([0.0, 0.0, 100.0]))
+    assert [(e["type"], e["text"]) for e in named("one short text")["entities"]] == [("PER", "one short text")]
+    language = encoder(SIZE, "modern", vocab=len(tokenizer))
+    plain = Bundle(build(language), "headway", language, foreign={"id2label": {"0": "LABEL_0", "1": "LABEL_1"}})
+    assert plain.labels == []

@@ -88,8 +88,11 @@ class Bundle:
 
     @property
     def labels(self) -> list[str]:
-        names = self.foreign.get("id2label") or {}
-        return [names[key] for key in sorted(names, key=int)]
+        """The labels in its answers, in the order of the logits: LABEL_0 … where the model's files do not name them."""
+        head, names = self.model.head_config, self.foreign.get("id2label") or {}
+        count = 0 if getattr(head, "answer", False) else getattr(head, "labels", 0)
+        labels = getattr(self.task, "labels", None) or [names[key] for key in sorted(names, key=int)]
+        return list(labels) if len(labels) == count else [f"LABEL_{index}" for index in range(count)]
 
     @torch.no_grad()
     def logits(
@@ -239,10 +242,7 @@ class Bundle:
         return self._default_task
 
     def config_json(self, kind: Family) -> dict[str, Any]:
-        count = getattr(self.model.head_config, "labels", 0)
-        labels = getattr(self.task, "labels", None) or self.labels
-        if len(labels) != count:
-            labels = [f"LABEL_{i}" for i in range(count)]
+        labels = self.labels
         problem_type = getattr(self.task, "problem_type", None)
         named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
         out = {

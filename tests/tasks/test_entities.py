@@ -26,7 +26,10 @@ CASES = {
     "B-PER L-PER L-PER": [("PER", 0, 2), ("PER", 2, 3)],
     "U-ORG I-ORG O L-ORG": [("ORG", 0, 1), ("ORG", 1, 2), ("ORG", 3, 4)],
     "L U B": [("L", 0, 1), ("U", 1, 2), ("_", 2, 3)],  # bare: parts of speech, but for BIES
-    "NOUN NOUN VERB": [("NOUN", 0, 1), ("NOUN", 1, 2), ("VERB", 2, 3)],
+    "PER PER O PER LOC": [("PER", 0, 2), ("PER", 3, 4), ("LOC", 4, 5)],  # no prefixes: adjacent words are one entity
+    "B-PER PER PER": [("PER", 0, 3)],
+    "S-PER PER": [("PER", 0, 1), ("PER", 1, 2)],
+    "LABEL_0 LABEL_0 LABEL_1": [("LABEL_0", 0, 2), ("LABEL_1", 2, 3)],  # names that the files leave out: O is unknown
 }
 
 
@@ -52,7 +55,7 @@ def test_repair(tags, wanted):
     assert repaired(tags.split()) == wanted.split()
 
 
-@given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "E-X", "S-Y", "L-X", "U-Y"])))
+@given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "E-X", "S-Y", "L-X", "U-Y", "X", "Y"])))
 def test_repair_changes_no_entity_and_happens_once(tags):
     assert entities(repaired(tags)) == entities(tags)
     assert repaired(repaired(tags)) == repaired(tags)

@@ -52,8 +52,8 @@ MODEL_FILES = (  # what is read of a model folder beside shards of weights
     "config.json", "gliner_config.json", "generation_config.json", "headway.json", SINGLE, INDEX,
     "adapter_config.json", "adapter_model.safetensors", "modules.json", "sentence_bert_config.json",
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "source.spm", "target.spm", "tokenizer.model",
-    "sentencepiece.bpe.model", "spm.model", "character_tokenizer.json", "preprocessor_config.json",
+    "vocab.txt", "vocab.json", "target_vocab.json", "merges.txt", "spiece.model", "source.spm", "target.spm",
+    "tokenizer.model", "sentencepiece.bpe.model", "spm.model", "character_tokenizer.json", "preprocessor_config.json",
     "processor_config.json",
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.bundle import load
 from headway.checkpoints import resolve
+from headway.checkpoints.saved import model_files
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
 from headway.errors import CheckpointError
 from headway.files import sha256
@@ -22,7 +23,8 @@ def model_info(name: str | Path) -> dict[str, Any]:
     bundle = load(folder)
     model = bundle.model
     total = sum(p.numel() for p in weight_tensors(model))
-    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".json")]
+    others = {path.name for path in folder.iterdir() if path.suffix in (".safetensors", ".json")}
+    files = [folder / name for name in sorted({*model_files(folder), *others})]
     return {
         "family": bundle.family,
         "shape": model.shape,

@@ -1,8 +1,8 @@
 """Entities from tags, and their scores, as in the CoNLL shared task (conlleval; seqeval's default mode).
 
 Tags are in BIO, BIOES or BILOU. An entity continues while I-, E- or L- follows B- or I- of the same type; any other tag
-but O starts one. A stray I- is an entity, not an error. A tag without a prefix (a part of speech) is an entity of one
-word.
+but O starts one. A stray I- is an entity, not an error. A tag without a prefix continues an entity of the same type, as
+an I- does (IO tags).
 """
 
 from __future__ import annotations
@@ -78,5 +78,5 @@ def _parts(tag: str) -> tuple[str, str]:
         return "O", ""
     matched = PREFIXED.fullmatch(tag)
     if matched is None:
-        return "S", tag
+        return "I", tag
     return (matched[1], matched[2] or "_") if matched[1] else (BILOU[matched[3]], matched[4])

@@ -82,8 +82,6 @@ def test_columns_are_named_in_python_as_on_the_command_line() -> None:
     assert set(report.labels) == {"x", "y"} and "text = note, label = other" in report.extra["data"]
     pair = jobs.check("classify", rows, text=["note", "id"], label="kind")
     assert "text_pair = id" in pair.extra["data"]
-    with pytest.raises(TypeError, match="unexpected argument 'lable'.*label"):
-        jobs.check("classify", rows, lable="kind")
     with pytest.raises(ConfigError, match="text: given twice"):
         jobs.check("classify", rows, text="note", columns={"text": "id"})
 

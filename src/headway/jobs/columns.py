@@ -5,22 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.data.columns import ALTERNATIVES, OPTIONS, listing, option_for
+from headway.data.columns import ALTERNATIVES, listing, option_for
 from headway.errors import ConfigError, did_you_mean
 from headway.tasks.task import Task
 
 Columns = Mapping[str, str | Sequence[str]]
 
 
-def with_named(columns: Columns | None, named: Mapping[str, str | Sequence[str]]) -> Columns:
-    """`columns`, and those of the fields that have an option of their own: `text="body"` as `--text body`."""
-    for name in named:
-        if name not in OPTIONS:
-            hint = did_you_mean(name, OPTIONS, otherwise=f"columns are named by {', '.join(OPTIONS)}")
-            raise TypeError(f"unexpected argument {name!r}; {hint}")
-        if name in (columns or {}):
+def with_named(columns: Columns | None, **named: str | Sequence[str] | None) -> Columns:
+    """`columns`, and those of the fields that have an argument of their own: `text="body"` as `--text body`."""
+    for name, column in named.items():
+        if column and name in (columns or {}):
             raise ConfigError(f"{name}: given twice, by {name}= and in columns=")
-    return {**(columns or {}), **named}
+    return {**(columns or {}), **{name: column for name, column in named.items() if column}}
 
 
 def columns_for_training(given: Columns | None, kind: type[Task]) -> dict[str, str]:

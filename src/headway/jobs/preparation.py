@@ -30,7 +30,7 @@ from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
 from headway.files import is_present
 from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.budget import fit_budget
-from headway.jobs.columns import Columns, with_named
+from headway.jobs.columns import Columns
 from headway.jobs.cost import Estimator, RowSample, Workload
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, unusual_settings
 from headway.jobs.run_folder import INITIAL, PLAN, SCORES, read_run_json, require_writable, run_file
@@ -203,7 +203,6 @@ def check(
     columns: Columns | None = None,
     encoding: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    **named: str | Sequence[str],
 ) -> Report:
     """Reports on `data` (files or a table, as for `train`; default: the built-in data) and on what training for `task`
     needs; the arguments are those of `train`.
@@ -216,13 +215,17 @@ def check(
     """
     tables = as_tables(data, valid=valid)
     plan = make_plan(
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
         task,
         data if tables is None else None,
         start=start,
         size=size,
         recipe=recipe,
         valid=valid if tables is None else None,
-        columns=with_named(columns, named),
+        text=text,
+        label=label,
+        columns=columns,
         encoding=encoding,
         settings=settings,
     )

@@ -13,7 +13,7 @@ from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.tables import Tables
 from headway.distributed import pick_device
 from headway.errors import ConfigError
-from headway.jobs.columns import Columns, columns_for_training
+from headway.jobs.columns import Columns, columns_for_training, with_named
 from headway.jobs.overrides import by_section, flatten
 from headway.jobs.run_folder import PLAN, Paths, listed, read_run_json, run_file
 from headway.layers.precision import autocast, bf16_speedup
@@ -71,6 +71,8 @@ def make_plan(
     recipe: str | None = None,
     valid: Paths | None = None,
     columns: Columns | None = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
     encoding: str | None = None,
     steps: int | None = None,
     epochs: int | None = None,
@@ -100,7 +102,7 @@ def make_plan(
         task=task,
         data=None if not data else [str(path) for path in listed(data)],
         valid=None if not valid else [str(path) for path in listed(valid)],
-        columns=columns_for_training(columns, kind),
+        columns=columns_for_training(with_named(columns, text=text, label=label), kind),
         encoding=encoding,
         start=None if start is None else str(start),
         recipe=recipe,

@@ -22,7 +22,7 @@ from headway.distributed import init_distributed, pick_device
 from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
 from headway.jobs.card import write_card
-from headway.jobs.columns import Columns, with_named
+from headway.jobs.columns import Columns
 from headway.jobs.inference import require_finite
 from headway.jobs.memory_tables import as_files
 from headway.jobs.notebook import plot_curves, run_html
@@ -91,6 +91,8 @@ def train(
     size: str | None = None,
     recipe: str | None = None,
     valid: Any = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
     columns: Columns | None = None,
     encoding: str | None = None,
     steps: int | None = None,
@@ -102,7 +104,6 @@ def train(
     freeze: Sequence[str] = (),
     callbacks: Iterable[Any] = (),
     say: Say | None = None,
-    **named: str | Sequence[str],
 ) -> Trained:
     """Trains for `task` on `data` (default: the built-in data) and saves into `out` (default runs/TASK).
 
@@ -110,8 +111,8 @@ def train(
     table, a `datasets.Dataset`, a list of dicts, a dict of columns. A table is written to `training/data` in the run
     folder, from where the run is resumed and evaluated. `valid` is held-out data, given in the same way.
 
-    Columns are found by name and content, or named: `text="body", label="stars"`, two texts as `text=["a", "b"]`, also
-    `source`, `target`, `image` and `caption`; those of other fields by `columns={"words": "tokens"}`.
+    Columns are found by name and content, or named: `text="body", label="stars"`, two texts as `text=["a", "b"]`; those
+    of other fields by `columns={"words": "tokens"}`.
 
     `start` is a trained model to fine-tune; `size` and `recipe` apply to a model from scratch. `settings` are overrides
     by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
@@ -132,7 +133,9 @@ def train(
             size=size,
             recipe=recipe,
             valid=held,
-            columns=with_named(columns, named),
+            text=text,
+            label=label,
+            columns=columns,
             encoding=encoding,
             steps=steps,
             epochs=epochs,

@@ -125,11 +125,16 @@ def _normalizer(model: SentencePieceModel) -> dict[str, Any] | None:
 def _charsmap(content: bytes) -> list[dict[str, Any]]:
     """The library looks up one character at a time, and a short one with its accents as a whole. SentencePiece's own
     tables also compose characters, as NFC does: before it those of the text, after it those that the table makes. A
-    line end of two characters would be looked up as a whole, the other way round it is not."""
+    line end of two characters would be one; the other way round, which is the same if they become the same, it is not.
+    """
     step = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}
-    composes = normalizers.Precompiled(content).normalize_str("e\u0301") == "é"
-    steps = [{"type": "NFC"}, step, {"type": "NFC"}] if composes else [step]
-    return [_replace({"String": "\r\n"}, "\n\r"), *steps]
+    table = normalizers.Precompiled(content)
+    steps = [step]
+    if table.normalize_str("e\u0301") == "é":
+        steps = [{"type": "NFC"}, step, {"type": "NFC"}]
+    if table.normalize_str("\r") == table.normalize_str("\n"):
+        steps.insert(0, _replace({"String": "\r\n"}, "\n\r"))
+    return steps
 
 
 def _decoder(model: SentencePieceModel) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _description(folder: Path, settings: dict[str, Any], layout: _Layout) -> Des
     roles = {role: token for role, token in usual.items() if role not in named} | stated
     roles = {role: token for role, token in roles.items() if token in vocabulary}
     if not layout.given:
-        tokens = roles | layout.extra
+        tokens = {**roles, **layout.extra}
         around = template(layout.convention, tokens, vocabulary, settings, adds_bos=layout.adds_bos)
         steps = [each for each in (spec["post_processor"], around) if each is not None]
         if around["special_tokens"]:

@@ -80,7 +80,7 @@ def roles_in_files(
             found[role] = token_of[first_id]
         for source in sources:
             token = content_of(source.get(f"{role}_token"))
-            if token in vocabulary:
+            if token is not None and token in vocabulary:
                 found[role] = token
     return found, {role for role in ROLES for source in sources if f"{role}_token" in source}
 

@@ -91,3 +91,8 @@ def test_a_data_file_in_the_place_of_a_model_is_named(tmp_path: Path) -> None:
     done = headway("run", "pannes.csv", "some text", cwd=tmp_path)
     assert done.returncode == 2 and "pannes.csv is a data file, not a model" in done.stderr
     assert "headway run MODEL --file pannes.csv" in done.stderr
+
+
+def test_the_page_of_a_check_names_what_was_skipped(tmp_path: Path) -> None:
+    done = headway("check", "classify", french(tmp_path), *SMALL[:6], "--html", "page.html", cwd=tmp_path)
+    assert done.returncode == 0 and "pannes.csv:7)" in (tmp_path / "page.html").read_text()

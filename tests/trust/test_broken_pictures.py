@@ -145,7 +145,9 @@ def test_up_to_one_in_twenty_damaged_pictures_is_left_out(tmp_path: Path) -> Non
     assert not {row.where for row in opened().train()} & set(map(str, bad[:3]))
     for path in bad[3:]:
         path.write_bytes(BROKEN["truncated.png"])
-    message = str(pytest.raises(DataError, lambda: list(opened().test())).value)
+    with pytest.raises(DataError) as refused:
+        list(opened().test())
+    message = str(refused.value)
     assert all(f"dark/{number}.png: not a picture" in message for number in range(5)) and "and 3 more" in message
     assert "8 of 80 files are damaged, and at most 5% of them are left out" in message
 

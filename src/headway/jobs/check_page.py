@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.checkpoints import save_text
-from headway.data.report import SHOWN, Report
+from headway.data.report import SHOWN, Report, skipped_lines
 from headway.jobs.html_page import headline, page, section, table, text
 from headway.jobs.suspects import Suspects
 from headway.jobs.svg_charts import bars
 
-MOST = 200  # suspects on the page
+MOST = 200  # suspects, and skipped rows or files of a kind, on the page
 
 
 def write_check_page(report: Report, path: Path, *, title: str, suspects: Suspects | None = None) -> None:
@@ -24,9 +24,11 @@ def check_page(report: Report, *, title: str, suspects: Suspects | None = None) 
 def check_sections(report: Report) -> list[str]:
     """The parts of the page, each as HTML; empty ones are those the data has nothing for."""
     items = "".join(f"<li>{text(warning)}</li>" for warning in report.warnings)
+    skipped = skipped_lines(report.skipped, report.skipped_places, most=MOST)
     return [
         headline(_numbers(report)),
         section("Warnings", f"<ul>{items}</ul>" if items else "", why="What to look at before training."),
+        section("Skipped", "".join(f"<p>{text(line)}</p>" for line in skipped), why="What was not read."),
         section("Labels", _labels(report)),
         section("Lengths", _lengths(report), why="In tokens of the model's tokenizer."),
         section("Plan and estimates", table(["", ""], report.extra.items(), kind="texts") if report.extra else ""),
@@ -45,7 +47,7 @@ def _numbers(report: Report) -> list[tuple[str, str]]:
         "held-out inputs that are also in training": report.overlap,
     }
     numbers += [(name, f"{about}{count:,}") for name, count in counts.items()]
-    return numbers + [(f"skipped: {name}", f"{count:,}") for name, count in report.skipped.items()]
+    return numbers
 
 
 def _labels(report: Report) -> str:

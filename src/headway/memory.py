@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import gc
 import platform
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+TRIM, MAP, ARENAS = -1, -3, -8  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
 LARGE, DEFAULT = 1 << 30, 128 << 10  # bytes; the second is glibc's default
 ALIGNMENT, SLACK = 64, 96  # bytes: of tensors; what glibc looks for in addition, to align a block
 GROUPS = (  # folder, limit and usage of a container's control group, of version 2 and 1
@@ -37,7 +38,27 @@ def return_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(TRIM, DEFAULT)
         libc.mallopt(MAP, DEFAULT)
-        libc.malloc_trim(0)
+    trim_freed_memory()
+
+
+def return_garbage() -> None:
+    """Return what large requests leave behind: errors refer to what was read, and to themselves."""
+    gc.collect()
+    trim_freed_memory()
+
+
+def trim_freed_memory() -> None:
+    """Return freed memory to the system, once. Does nothing without glibc."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def prepare_for_serving() -> None:
+    """Called once, before threads and models: memory that many requests freed can then be returned to the system, from
+    two heaps instead of one a thread, and collecting garbage takes milliseconds, because it skips the libraries."""
+    gc.freeze()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(ARENAS, 2)
 
 
 def heap_peak(events: Iterable[tuple[int, int]]) -> int:

@@ -78,6 +78,7 @@ def serve(
     import logging
 
     from headway.cli.inference import note_unfinished
+    from headway.memory import prepare_for_serving
     from headway.serving.limits import Limits
     from headway.serving.model_table import named
     from headway.serving.runs_table import DEFAULT, run_table
@@ -92,6 +93,7 @@ def serve(
         raise ConfigError(f"--device {device}: --engine vllm chooses the device itself; leave it out")
     keys, local = read_keys(key_file), is_loopback(host) and not allow_host and not allow_origin
     table = run_table(runs, train=train, local=local, guarded=local or bool(keys)) if engine == "headway" else None
+    prepare_for_serving()
     server = Server(
         models or [],
         host=host,

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import ConfigError, HeadwayError, InputError
+from headway.errors import ConfigError, InputError
 from headway.generation.filters import History
 from headway.generation.settings import GenerationSettings
 from headway.limited_process import CrashError, LimitError, run_limited
@@ -167,7 +167,7 @@ class GrammarState:
         """(vocab), True = may come next. End ids are allowed where the answer matches as it is."""
         bits = np.frombuffer(self.matcher.compute_bitmask(), dtype=np.uint8)
         if self.matcher.is_error():
-            raise HeadwayError(f"the constraint cannot be followed further: {_shorten(self.matcher.get_error())}")
+            raise InputError(f"the constraint cannot be followed further: {_shorten(self.matcher.get_error())}")
         size = min(vocab, self.grammar.vocabulary.size)
         out = torch.zeros(vocab, dtype=torch.bool)
         out[:size] = torch.from_numpy(np.unpackbits(bits, count=size, bitorder="little").astype(bool))

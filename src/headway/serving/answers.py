@@ -64,7 +64,8 @@ async def ask(
             settings = served.settings({**options, "top_logprobs": top, "n": n}, ids=ids, chat=chat)
         return served.request(ids, settings, filters=filters), separate
 
-    made, separate = await in_thread(make, param=_named(options, param))
+    named = _named(options, param)
+    made, separate = await in_thread(make, param=named, in_turn=named == "response_format")
     served.metrics.prompt.inc(len(ids))
     ticket = GenerationTicket(made, client=client_of(request), stream=stream)
     page = None

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from headway import __version__
@@ -31,7 +29,7 @@ from headway.serving import (
 )
 from headway.serving.api_errors import ApiError, error_body
 from headway.serving.explanations import Explanations
-from headway.serving.fields import validation_error
+from headway.serving.fields import body_kind, validation_error
 from headway.serving.guard import Guard
 from headway.serving.limits import Limits
 from headway.serving.metrics import Metrics
@@ -79,16 +77,9 @@ async def _api_error(request: Request, error: ApiError) -> Response:
 
 
 async def _validation_error(request: Request, error: RequestValidationError) -> Response:
-    return await _api_error(request, validation_error(list(error.errors()), _body_of(request)))
+    return await _api_error(request, validation_error(list(error.errors()), body_kind(request.scope.get("route"))))
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     message = f"{request.method} {request.url.path}: {error.detail}"
     return JSONResponse(error_body(error.status_code, message), error.status_code, headers=error.headers)
-
-
-def _body_of(request: Request) -> type[BaseModel] | None:
-    route = request.scope.get("route")
-    field = route.body_field if isinstance(route, APIRoute) else None
-    kind = None if field is None else field.field_info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from headway.serving.api_errors import ClientGoneError, as_api_error
+from headway.serving.fair_queue import FairTurns
 from headway.serving.served import Served
 from headway.serving.worker import END, Ticket
 
@@ -24,16 +27,44 @@ def client_of(request: Request) -> str:
     return request.scope.get("headway.client") or (request.client.host if request.client else "")
 
 
-async def in_thread(call: Callable[..., T], *arguments: Any, param: str | None = None, **options: Any) -> T:
-    """Tokenising, templates and grammars take time that the event loop does not have. What is wrong with the input is
-    named `param`."""
+@dataclass(frozen=True)
+class Place:
+    """Where a request stands: whose it is, and whether its body is so large that reading it has to wait for a turn."""
+
+    turns: FairTurns
+    client: str
+    is_large: bool
+
+
+PLACE: ContextVar[Place | None] = ContextVar("place", default=None)  # of the request that a task answers
+
+
+async def in_thread(
+    call: Callable[..., T], *arguments: Any, param: str | None = None, in_turn: bool = False, **options: Any
+) -> T:
+    """Parsing, tokenising, templates and grammars take time that the event loop does not have; for a large body, and
+    with `in_turn`, in the client's turn. What is wrong with the input is named `param`."""
+    place = PLACE.get()
     try:
-        return await asyncio.to_thread(call, *arguments, **options)
+        if place is None or not (in_turn or place.is_large):
+            return await asyncio.to_thread(call, *arguments, **options)
+        turn = place.turns.of(place.client)
+        await turn.__aenter__()
+        work = asyncio.ensure_future(_ending(turn, asyncio.to_thread(call, *arguments, **options)))
+        return await asyncio.shield(work)
     except Exception as error:
         found = as_api_error(error)
         if param and found.param is None:
             found.param = param
         raise found from error
+
+
+async def _ending(turn: AbstractAsyncContextManager[None], work: Awaitable[T]) -> T:
+    """Ends a turn with its work: a thread goes on when its request is cancelled."""
+    try:
+        return await work
+    finally:
+        await turn.__aexit__(None, None, None)
 
 
 async def results(served: Served, ticket: Ticket) -> AsyncIterator[Any]:

@@ -1,10 +1,13 @@
-"""A queue that serves clients in turns, so that one client's many requests do not delay another's only one."""
+"""A queue and turns for clients, so that one client's many requests do not delay another's only one."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
@@ -49,3 +52,17 @@ class FairQueue(Generic[T]):
                     del self._items[client]
                 return True
         return False
+
+
+class FairTurns:
+    """At most `most` at a time, one of them of a client: each client waits for its own turn first, and has at most one
+    request among those that wait for a place."""
+
+    def __init__(self, most: int) -> None:
+        self._places = asyncio.Semaphore(most)
+        self._clients: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, client: str) -> AsyncIterator[None]:
+        async with self._clients.setdefault(client, asyncio.Lock()), self._places:
+            yield

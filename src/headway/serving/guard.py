@@ -13,20 +13,28 @@ import hmac
 import ipaddress
 import json
 import logging
+import threading
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.memory import return_garbage
 from headway.serving.api_errors import ApiError, ClientGoneError, as_api_error
+from headway.serving.exchange import PLACE, Place
+from headway.serving.fair_queue import FairTurns
 from headway.serving.limits import Limits
 from headway.serving.metrics import Metrics
 
 log = logging.getLogger("headway.serving")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HEALTH = "/health"  # needs no key: orchestrators and load balancers ask it
+PROBES = (HEALTH, "/metrics")  # are answered however many requests there are
 FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
+TRIMMED = 2**20  # bytes of a body after which freed memory is returned to the system
 MEDIA = ("/models/", "/v1/audio/", "/studio/data/")  # paths that take pictures, sound and data files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
@@ -40,6 +48,14 @@ HEADERS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
 }
+
+
+@dataclass
+class Share:
+    """What one request holds."""
+
+    client: str  # its key, else its address
+    bytes: int = 0
 
 
 class Guard:
@@ -59,7 +75,10 @@ class Guard:
         self.keys = [key.encode() for key in keys]
         self.hosts = {host.lower() for host in (*LOCAL, *hosts)}
         self.origins = {origin.lower().rstrip("/") for origin in origins}
-        self._bodies = 0  # bytes of bodies that are held
+        self._requests: Counter[str] = Counter()  # by client
+        self._held: Counter[str] = Counter()  # bytes of bodies by client, also of those that still arrive
+        self._turns = FairTurns(limits.preparing)
+        self._trim: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -78,14 +97,12 @@ class Guard:
                 self.metrics.responses.labels(str(status)).inc()
             await send(message)
 
-        held = 0
+        share = Share("")
         try:
             self._check(scope)
-            body = await self._read(scope, receive)
-            held = len(body)
-            self._bodies += held
-            if self._bodies > self.limits.bodies_bytes:
-                raise ApiError(503, "the server holds too many large requests; try again", headers={"Retry-After": "1"})
+            share = self._admit(scope)
+            body = await self._read(scope, receive, share)
+            PLACE.set(Place(self._turns, share.client, len(body) > self.limits.small_body_bytes))
             async with asyncio.timeout(self.limits.deadline + self.limits.drain):  # a client that does not read
                 await self.app(_with_type(scope, body), _replay(body, receive), guarded_send)
         except ClientGoneError:
@@ -102,7 +119,7 @@ class Guard:
                 raise
             await _respond(guarded_send, as_api_error(error))
         finally:
-            self._bodies -= held
+            self._release(share)
 
     # --- who may ask
 
@@ -163,14 +180,43 @@ class Guard:
             )  # fmt: skip
         return f"key {matches[0]}"
 
-    # --- bodies
+    # --- what is held
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+    def _admit(self, scope: Scope) -> Share:
+        limits, client = self.limits, scope.get("headway.client") or (scope.get("client") or ("",))[0]
+        full = self._requests.total() >= limits.connections or self._requests[client] >= limits.client_connections
+        if full and scope["path"] not in PROBES:
+            raise _busy("the server holds too many requests")
+        self._requests[client] += 1
+        return Share(client)
+
+    def _hold(self, share: Share, size: int) -> None:
+        """Counts bytes that have arrived. A small body is held beside any number of large ones."""
+        limits = self.limits
+        share.bytes += size
+        self._held[share.client] += size
+        full = self._held.total() > limits.bodies_bytes or self._held[share.client] > limits.client_bodies_bytes
+        if full and share.bytes > limits.small_body_bytes:
+            raise _busy("the server holds too many large requests")
+
+    def _release(self, share: Share) -> None:
+        for counts, count in ((self._requests, 1), (self._held, share.bytes)):
+            counts[share.client] -= count
+            if counts[share.client] <= 0:
+                del counts[share.client]
+        if share.bytes > TRIMMED and self._trim is None:
+            self._trim = asyncio.get_running_loop().call_later(1, self._return_memory)
+
+    def _return_memory(self) -> None:
+        self._trim = None
+        threading.Thread(target=return_garbage, daemon=True).start()
+
+    async def _read(self, scope: Scope, receive: Receive, share: Share) -> bytes:
         most = self.limits.media_bytes if scope["path"].startswith(MEDIA) else self.limits.json_bytes
         declared = _headers(scope).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > most:
             raise ApiError(413, f"the body has {declared.decode('latin-1')[:20]} bytes, more than {most:,}")
-        parts, size, more = list[bytes](), 0, True
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 while more:
@@ -178,13 +224,17 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise ClientGoneError
                     part, more = message.get("body", b""), message.get("more_body", False)
-                    size += len(part)
-                    if size > most:
+                    if len(body) + len(part) > most:
                         raise ApiError(413, f"the body has more than {most:,} bytes")
-                    parts.append(part)
+                    self._hold(share, len(part))
+                    body += part
         except TimeoutError:
             raise ApiError(408, f"the body did not arrive within {self.limits.body_seconds:g} s") from None
-        return b"".join(parts)
+        return bytes(body)
+
+
+def _busy(reason: str) -> ApiError:
+    return ApiError(503, f"{reason}; try again", headers={"Retry-After": "1", "Connection": "close"})
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

@@ -9,13 +9,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
 
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import all_results, client_of, in_thread
 from headway.serving.explanations import Question
-from headway.serving.fields import BoundedRequest, BoundedRoute, validation_error
+from headway.serving.fields import BoundedRequest, BoundedRoute, validated
 from headway.serving.inference_shapes import SHAPES, InferenceBody, Shape
 from headway.serving.media import check_picture, check_sound, from_base64
 from headway.serving.prediction_worker import PredictionTicket
@@ -79,23 +78,19 @@ async def _body(request: Request, shape: Shape) -> InferenceBody:
         return InferenceBody(inputs=data)
     if kind not in ("application/json", ""):
         raise ApiError(415, f"content type {kind!r:.60}: send JSON", param="Content-Type")
-    try:
-        given = await BoundedRequest(request.scope, request.receive).json()
-        body = InferenceBody.model_validate(shape.gathered(given) if isinstance(given, dict) else given)
-    except ValidationError as error:
-        raise validation_error(error.errors(), InferenceBody) from None
+    given = await BoundedRequest(request.scope, request.receive).json()
+    body = validated(InferenceBody, shape.gathered(given) if isinstance(given, dict) else given)
     if shape.media != "text":
-        body.inputs = from_base64(body.inputs)
+        body.inputs = await in_thread(from_base64, body.inputs)
     return body
 
 
 def _options(shape: Shape, served: Served, body: InferenceBody) -> dict[str, Any]:
     try:
-        parameters = shape.parameters.model_validate(body.parameters or {})
-    except ValidationError as error:
-        found = validation_error(error.errors(), shape.parameters)
+        parameters = validated(shape.parameters, body.parameters or {})
+    except ApiError as found:
         found.param = f"parameters.{found.param}" if found.param else "parameters"
-        raise found from None
+        raise
     return shape.options(parameters, served.task)
 
 
@@ -122,6 +117,8 @@ async def _similarities(request: Request, served: Served, inputs: Any, options: 
 
 async def predict(request: Request, served: Served, inputs: Sequence[Any], options: dict[str, Any]) -> list[Any]:
     """A prediction for each input; inputs of requests that wait together are predicted in one batch."""
+    for number, value in enumerate(inputs):
+        served.check_length(value, param=f"inputs[{number}]" if len(inputs) > 1 else "inputs")
     ticket = PredictionTicket(inputs, options, client=client_of(request))
     (found,) = await all_results(request, served, ticket)
     return found

@@ -22,12 +22,13 @@ from headway.serving.metrics import Metrics
 from headway.serving.prediction_worker import PredictionWorker
 from headway.serving.predictions import predict
 from headway.serving.turns import Turns
-from headway.serving.worker import Worker
+from headway.serving.worker import Worker, characters
 from headway.tasks.generate import Generate
 from headway.tasks.generation import settings_from
 from headway.tasks.task import Task
 
 UNBOUNDED = 1024  # longest answer of a model without a limit of its own, unless the request has one
+CHARACTERS = 64  # of a text, for each token of a context
 TRUNCATE = "truncate"  # option of a prediction: over-long inputs are cut and counted, not refused
 
 
@@ -77,8 +78,19 @@ class Served:
                 param="model",
             )
 
+    def check_length(self, value: Any, *, param: str | None = None) -> None:
+        """Raises for an input whose texts have more characters than any context is for: tokenising megabytes takes
+        seconds, only to find too many tokens."""
+        most = max(self.limits.context_characters, min(CHARACTERS * (self.context or 0), self.limits.characters))
+        if (found := characters(value)) > most:
+            raise ApiError(
+                400, f"the text has {found:,} characters; model {self.name!r} reads at most {most:,}", param=param,
+                code="context_length_exceeded",
+            )  # fmt: skip
+
     def prompt_ids(self, text: str) -> list[int]:
         """The ids that a plain text is continued from; of a model that reads a source, the source's."""
+        self.check_length(text)
         if self.model.reads_source:
             return self.task.source_ids(text, where="prompt")  # type: ignore[attr-defined]
         if isinstance(self.task, Generate):
@@ -91,6 +103,7 @@ class Served:
                 400, f"model {self.name!r} reads a source and holds no conversation: use /models/{self.name}",
                 param="model",
             )  # fmt: skip
+        self.check_length(messages)
         bos = not isinstance(self.bundle.task, Generate) or self.bundle.task.wrapped
         return chat_ids(self.tokenizer, messages, bos=bos)
 

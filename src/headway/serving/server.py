@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 import uvicorn
@@ -24,32 +24,87 @@ from headway.serving.vllm_engine import engines_of
 
 log = logging.getLogger("headway.serving")
 MIN_KEY = 16  # characters
+FREE_PARTS = 1000  # of a body, of any size
+ARRIVING = 1.0  # seconds in which the request of a new connection is on its way: many may come at once
+
+
+class BoundedConnection(h11.Connection):
+    """Refuses a body in millions of chunks, each of which takes as long as a large one."""
+
+    _parts = _bytes = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Data):
+            self._parts, self._bytes = self._parts + 1, self._bytes + len(event.data)
+            if self._bytes < (self._parts - FREE_PARTS) * Limits.part_bytes:
+                raise h11.RemoteProtocolError("the body arrives in too small parts")
+        elif isinstance(event, h11.Request):
+            self._parts = self._bytes = 0
+        return event
 
 
 class TimedProtocol(H11Protocol):
     """Closes a connection whose next request does not arrive completely in time (slow-loris). `timeout_keep_alive` is
-    not enough: it ends with the first byte of a request, and does not begin before the first response."""
+    not enough: it ends with the first byte of a request, and does not begin before the first response. Of the
+    connections that wait for a request, the one that has waited longest is closed when an address has too many."""
 
-    header_seconds = Limits.header_seconds
+    limits = Limits()
+    waiting: ClassVar[dict[str, dict[TimedProtocol, float]]] = {}  # by address, since when, the longest first
     _timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn = BoundedConnection(h11.SERVER, self.limits.header_bytes)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._arm()
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:  # the head is complete
             self._disarm()
+            self._stop_waiting()
         elif self._timer is None:
             self._arm()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self in self.connections and self.cycle.response_complete:  # not of a next request that was there already
+            self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._stop_waiting()
         super().connection_lost(exc)
 
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _wait(self) -> None:
+        own = self.waiting.setdefault(self._address, {})
+        own[self] = now = self.loop.time()
+        while len(own) > self.limits.idle_connections and now - next(iter(own.values())) > ARRIVING:
+            self._close_longest(own)
+        if sum(map(len, self.waiting.values())) > self.limits.connections:
+            self._close_longest(max(self.waiting.values(), key=len))
+
+    def _close_longest(self, own: dict[TimedProtocol, float]) -> None:
+        longest = next(iter(own))
+        longest._stop_waiting()
+        longest.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        own = self.waiting.get(self._address, {})
+        own.pop(self, None)
+        if not own:
+            self.waiting.pop(self._address, None)
+
     def _arm(self) -> None:
-        self._timer = self.loop.call_later(self.header_seconds, self._expire)
+        self._timer = self.loop.call_later(self.limits.header_seconds, self._expire)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -144,7 +199,7 @@ class Server:
 
     def _config(self) -> uvicorn.Config:
         limits = self.limits
-        protocol = type("Protocol", (TimedProtocol,), {"header_seconds": limits.header_seconds})
+        protocol = type("Protocol", (TimedProtocol,), {"limits": limits, "waiting": {}})
         return uvicorn.Config(
             self.app,
             http=protocol,
@@ -154,7 +209,6 @@ class Server:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=limits.connections,
             timeout_keep_alive=limits.keep_alive,
             timeout_graceful_shutdown=round(limits.drain),
             h11_max_incomplete_event_size=limits.header_bytes,

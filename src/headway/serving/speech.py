@@ -6,13 +6,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import Field, ValidationError
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from pydantic import Field
 
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import in_thread
-from headway.serving.fields import Body, BoundedRoute, Ignored, Name, Unsupported, validation_error
+from headway.serving.fields import Body, BoundedRequest, BoundedRoute, Ignored, Name, Unsupported, validated
 from headway.serving.inference import predict
 from headway.serving.media import check_sound
 from headway.serving.served import Served
@@ -84,29 +82,13 @@ async def transcribe(request: Request, task: str) -> Response:
 async def _form(request: Request) -> tuple[SpeechForm, bytes]:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ApiError(415, "send the recording as a field `file` of multipart/form-data", param="Content-Type")
-    try:
-        form = await request.form(max_files=1, max_fields=32)
-    except HTTPException as error:
-        wanted = "send multipart/form-data with the fields file and model"
-        raise ApiError(
-            400, f"the body is not a form that can be read ({error.detail}); {wanted}", param="file"
-        ) from None
-    try:
-        file = form.get("file")
-        if not isinstance(file, UploadFile):
-            raise ApiError(400, "file: it is required, as a file", param="file")
-        data = await file.read()
-        given: dict[str, Any] = {
-            name: value for name, value in form.items() if isinstance(value, str) and name not in ("file", LISTED)
-        }
-        if LISTED in form:
-            given["timestamp_granularities"] = form.getlist(LISTED)
-    finally:
-        await form.close()
-    try:
-        return SpeechForm.model_validate(given), data
-    except ValidationError as error:
-        raise validation_error(error.errors(), SpeechForm) from None
+    fields = await BoundedRequest(request.scope, request.receive).fields(param="file", files=1)
+    data = next((value for name, value in fields if name == "file"), None)
+    if not isinstance(data, bytes):
+        raise ApiError(400, "file: it is required, as a file", param="file")
+    given: dict[str, Any] = {name: value for name, value in fields if isinstance(value, str) and name != LISTED}
+    listed = [value for name, value in fields if name == LISTED]
+    return validated(SpeechForm, given | ({"timestamp_granularities": listed} if listed else {})), data
 
 
 def _formatted(found: Transcript, form: SpeechForm, served: Served, task: str) -> Response:

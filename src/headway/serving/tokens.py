@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from headway.serving.api_errors import ApiError
@@ -37,11 +38,17 @@ async def tokenize(request: Request, body: TokenizeBody) -> Any:
     special = bool(body.add_special or body.add_special_tokens)
     async with request.app.state.models.use(body.model) as served:
         tokenizer = _tokenizer(served)
-        ids = await in_thread(tokenizer.encode, text, special=special, param="content")
-        out: dict[str, Any] = {"tokens": ids, "count": len(ids), "max_model_len": served.context}
-        if body.with_pieces:
-            out["tokens"] = [{"id": id, "piece": piece} for id, piece in zip(ids, tokenizer.tokens(ids), strict=True)]
-    return out
+        served.check_length(text, param="content")
+
+        def answer() -> Response:
+            ids = tokenizer.encode(text, special=special)
+            out: dict[str, Any] = {"tokens": ids, "count": len(ids), "max_model_len": served.context}
+            if body.with_pieces:
+                pieces = zip(ids, tokenizer.tokens(ids), strict=True)
+                out["tokens"] = [{"id": id, "piece": piece} for id, piece in pieces]
+            return JSONResponse(out)
+
+        return await in_thread(answer, param="content")
 
 
 @router.post("/detokenize")

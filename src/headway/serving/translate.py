@@ -10,12 +10,11 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import Field, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import Field
 
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
-from headway.serving.fields import Body, BoundedRequest, BoundedRoute, Ignored, Text, Unsupported, validation_error
+from headway.serving.fields import Body, BoundedRequest, BoundedRoute, Ignored, Text, Unsupported, validated
 from headway.serving.model_table import Entry, ModelTable
 
 router = APIRouter(route_class=BoundedRoute)
@@ -87,17 +86,11 @@ def model_for(models: ModelTable, source: str, target: str) -> str:
 async def _body(request: Request) -> TranslateBody:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
-        try:
-            form = await request.form(max_fields=32)
-        except HTTPException as error:
-            raise ApiError(400, f"the body is not a form that can be read ({error.detail})", param="q") from None
-        given = {name: [value for value in form.getlist(name) if isinstance(value, str)] for name in form}
-        data: Any = {name: values if len(values) > 1 else values[0] for name, values in given.items() if values}
+        fields = await BoundedRequest(request.scope, request.receive).fields(param="q")
+        given = {name: [value for each, value in fields if each == name] for name, _ in fields}
+        data: Any = {name: values if len(values) > 1 else values[0] for name, values in given.items()}
     elif kind == "application/json":
         data = await BoundedRequest(request.scope, request.receive).json()
     else:
         raise ApiError(415, f"content type {kind!r:.60}: send JSON or a form", param="Content-Type")
-    try:
-        return TranslateBody.model_validate(data)
-    except ValidationError as error:
-        raise validation_error(error.errors(), TranslateBody) from None
+    return validated(TranslateBody, data)

@@ -9,7 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headway.engine.thread_pool import release_threads
@@ -21,6 +21,15 @@ from headway.serving.turns import Turns
 
 log = logging.getLogger("headway.serving")
 END = object()  # after the last result of a ticket
+
+
+def characters(value: Any) -> int:
+    """Of all texts in an input."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        value = value.values()
+    return sum(map(characters, value)) if isinstance(value, Iterable) and not isinstance(value, bytes) else 0
 
 
 class Ticket:
@@ -182,7 +191,7 @@ class Worker(ABC):
 
     def _admit(self) -> list[Ticket]:
         out: list[Ticket] = []
-        free = self.capacity - sum(ticket.rows for ticket in self._active)
+        free = self.free_rows()
         while self._waiting and self.admits() and (self._waiting.peek().rows <= free or not (self._active or out)):
             ticket = self._waiting.take()
             free -= ticket.rows
@@ -237,6 +246,9 @@ class Worker(ABC):
     def gather(self) -> None:
         """May wait a moment for requests that are better begun together; called with the condition held."""
         return
+
+    def free_rows(self) -> int:
+        return self.capacity - sum(ticket.rows for ticket in self._active)
 
     def admits(self) -> bool:
         """Whether new tickets may be started."""

@@ -25,7 +25,7 @@ LONGEST = 200  # tokens of an answer
 def task_for(start: Path) -> tuple[Chat, Any]:
     """The chat task of a model that has not been tuned yet."""
     bundle = headway.load(start)
-    task = Chat.from_data(lambda: iter([]), tokenizer=bundle.processor.tokenizer, options={})
+    task = Chat.from_data(Chat.scan([]), tokenizer=bundle.processor.tokenizer, options={})
     return task, task.adapt(bundle.model)
 
 

@@ -25,6 +25,7 @@ import torch
 from headway.files import sha256
 from headway.jobs import make_plan, open_data
 from headway.jobs.preparation import initial_bundle, make_source
+from headway.jobs.run_config import facts_of
 from headway.training import loop, rng
 from headway.training.intervals import SAVE_TIME_SHARE
 from headway.training.optim import build_optimizers
@@ -64,7 +65,7 @@ def state_of(size: str) -> State:
     """What a run of `headway train generate` saves after a step: weights and optimiser, random streams."""
     plan = make_plan("generate", size=size)
     settings = plan.settings()
-    model = initial_bundle(plan, open_data(plan)).model
+    model = initial_bundle(plan, facts_of(plan, open_data(plan))).model
     optimizers = build_optimizers(model, kind=settings.optimizer, lr=settings.lr)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -117,7 +118,7 @@ def train(size: str, *, steps: int, save_every: str, out: Path) -> None:
     """In a process of its own, or one of several: `headway train generate` without its evaluations."""
     plan = make_plan("generate", size=size, steps=steps, settings={"eval_every": 0, "save_every": save_every})
     data, clock = open_data(plan), Clock()
-    bundle = initial_bundle(plan, data)
+    bundle = initial_bundle(plan, facts_of(plan, data))
     with tempfile.TemporaryDirectory() as examples, tempfile.TemporaryDirectory() as folder:
         task, settings = bundle.find_task(), plan.settings()
         source = make_source(task, data, Path(examples), settings=settings, say=lambda _: None)

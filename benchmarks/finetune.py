@@ -22,6 +22,7 @@ from benchmarks.timing import use_threads
 from headway import jobs
 from headway.data.read import read
 from headway.jobs.preparation import initial_bundle, make_source
+from headway.jobs.run_config import facts_of
 from headway.tasks.entities import entity_scores
 from headway.training.loop import fit
 
@@ -75,7 +76,7 @@ def ours(folder: Path, spec: dict[str, Any], *, seed: int = 0) -> tuple[dict[str
         },
     )
     data = jobs.open_data(plan)
-    bundle = initial_bundle(plan, data)
+    bundle = initial_bundle(plan, facts_of(plan, data))
     assert bundle.task is not None
     with tempfile.TemporaryDirectory() as out:
         source = make_source(bundle.task, data, Path(out), settings=plan.settings(), say=print)

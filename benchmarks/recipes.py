@@ -106,7 +106,7 @@ def run(case: str, blocks: str, data: Path, *, seed: int, steps: int = 0) -> tup
         train, valid = files(case, data, folder)
         plan = make_plan(name, train, valid=valid, steps=length, seed=seed, settings=settings)
         rows = open_data(plan).load()
-        task = tasks.find(name).from_data(rows.train, tokenizer=None, options=plan.options)
+        task = tasks.find(name).from_data(tasks.find(name).scan(rows.train()), tokenizer=None, options=plan.options)
         model = build(config_of(task, plan.size(), blocks))
         initialise(model, "modern", seed=seed)
         source = make_source(task, rows, folder, settings=plan.settings(), say=lambda line: None)

@@ -20,6 +20,7 @@ from benchmarks.chat_data import write
 from benchmarks.timing import use_threads
 from headway import jobs
 from headway.jobs.preparation import initial_bundle, make_source
+from headway.jobs.run_config import facts_of
 from headway.training.loop import fit
 
 BATCH, CONTEXT, LR, ROWS, WARMUP = 16, 256, 5e-4, 1500, 2
@@ -47,7 +48,7 @@ def ours(file: Path, start: Path, *, steps: int, packed: bool) -> float:
                   "save_every": 0, "log_every": 1000},
     )  # fmt: skip
     data = jobs.open_data(plan)
-    bundle = initial_bundle(plan, data)
+    bundle = initial_bundle(plan, facts_of(plan, data))
     task, clock, tokens = bundle.find_task(), Clock(), list[int]()
     with tempfile.TemporaryDirectory() as out:
         source = make_source(task, data, Path(out), settings=plan.settings(), say=lambda _: None)

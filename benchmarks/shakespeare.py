@@ -27,6 +27,7 @@ import torch
 from benchmarks.timing import use_threads
 from headway import jobs
 from headway.jobs.preparation import initial_bundle, make_source
+from headway.jobs.run_config import facts_of
 from headway.training.loop import fit
 
 SIZE = {"width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
@@ -72,7 +73,7 @@ def train(text: Path, steps: int, *, recipe: str, more: list[str] = []) -> tuple
     plan = jobs.make_plan("generate", [text], recipe="modern" if recipe == "gpt2" else recipe, steps=steps,
                           settings={**{f"model.{key}": value for key, value in SIZE.items()}, **settings})  # fmt: skip
     data = jobs.open_data(plan)
-    bundle = initial_bundle(plan, data)
+    bundle = initial_bundle(plan, facts_of(plan, data))
     if recipe == "gpt2":
         bundle.model = gpt2(len(bundle.processor.tokenizer))
     with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ from benchmarks.timing import row, use_threads
 from headway import jobs
 from headway.data.row import Row
 from headway.jobs.preparation import initial_bundle, make_source
+from headway.jobs.run_config import facts_of
 from headway.preprocess.audio import Sound
 from headway.tasks.scores import recognition
 from headway.training.loop import fit
@@ -102,7 +103,7 @@ def ours(start: Path, train: list[tuple[np.ndarray, str]], judged: Any, *, steps
         table = write_table(Path(scratch) / "empty.csv", [])
         plan = jobs.make_plan("transcribe", table, start=start, steps=steps, settings=settings)
         data: Any = _Rows(rows)
-        bundle = initial_bundle(plan, data)
+        bundle = initial_bundle(plan, facts_of(plan, data))
         assert bundle.task is not None
         before = wer(headway.load(start), judged) if judged else None
         source = make_source(bundle.task, data, Path(scratch), settings=plan.settings(), say=lambda text: None)
@@ -117,7 +118,7 @@ def ours(start: Path, train: list[tuple[np.ndarray, str]], judged: Any, *, steps
 class _Rows:
     """Training rows without a file."""
 
-    fingerprint = "rows"
+    fingerprint, columns = "rows", dict[str, str]()
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows

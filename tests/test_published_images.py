@@ -169,7 +169,7 @@ def test_the_preprocessing_of_a_model_made_here_is_read_there(tmp_path: Path) ->
     from transformers import AutoImageProcessor
 
     task = ClassifyImage.from_data(
-        open_builtin(ClassifyImage.builtin, size=20).train, tokenizer=None, options={"image": 16}
+        ClassifyImage.scan(open_builtin(ClassifyImage.builtin, size=20).train()), tokenizer=None, options={"image": 16}
     )
     config = task.config(SMALL, "classic")
     folder = Bundle(build(config), "headway", config, task.processor(Processor()), task=task).save(tmp_path / "run")

@@ -61,7 +61,9 @@ OPTIONS: dict[str, dict[str, Any]] = {"fill": {"next_sentence": False}}
 def saved(case: Case) -> tuple[Path, ModelConfig]:
     """The folder of a model after three steps from scratch, and its config."""
     rows = tasks.find(case.task).builtin.rows(split="train", size=24)
-    task = tasks.find(case.task).from_data(lambda: iter(rows), tokenizer=None, options=OPTIONS.get(case.task, {}))
+    task = tasks.find(case.task).from_data(
+        tasks.find(case.task).scan(rows), tokenizer=None, options=OPTIONS.get(case.task, {})
+    )
     model = build(task.config(replace(SMALL, dropout=0.1), case.recipe))
     initialise(model, case.recipe, seed=0)
     examples = [example for row in rows for example in task.examples(row)]

@@ -88,7 +88,9 @@ def test_a_convolution_that_keeps_the_shape_has_a_residual_connection() -> None:
 def test_explain_knows_where_the_patches_begin(options: dict[str, Any], first: int) -> None:
     """Attention is drawn over the picture from this token on."""
     rows = [Row({"image": np.full((8, 8, 3), 99 * n, np.uint8), "label": str(n)}, "") for n in range(2)]
-    task = ClassifyImage.from_data(lambda: iter(rows), tokenizer=None, options={"image": 8, "patch": 4, **options})
+    task = ClassifyImage.from_data(
+        ClassifyImage.scan(rows), tokenizer=None, options={"image": 8, "patch": 4, **options}
+    )
     config = task.config(SMALL, "modern")
     bundle = Bundle(build(config), "headway", config, task.processor(Processor()), task=task)
     read = headway.explain(bundle, rows[1].fields["image"]).story.sequences["text"]

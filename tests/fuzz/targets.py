@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from fuzz import data_targets, models, more_targets, seeds
+from fuzz import data_targets, format_targets, models, more_targets, seeds
 from fuzz.campaign import Target
 from fuzz.mutate import damaged, lied, lied_header
 from PIL import Image
@@ -191,7 +191,7 @@ def task_label(task: Any) -> str:
 @cache
 def _task(name: str) -> Any:
     rows = tasks.find(name).builtin.rows(size=300)
-    return tasks.find(name).from_data(lambda: iter(rows), tokenizer=None, options={"vocab": 400})
+    return tasks.find(name).from_data(tasks.find(name).scan(rows), tokenizer=None, options={"vocab": 400})
 
 
 @cache
@@ -359,3 +359,4 @@ TARGETS = [
     *more_targets.targets(),
     *data_targets.targets(),
 ]
+TARGETS += format_targets.targets(TARGETS)

@@ -13,7 +13,7 @@ from headway.data.dataset import Dataset
 from headway.data.row import Row
 from headway.jobs.budget import Pace, _evaluations, _shorter, _updates, fit_budget
 from headway.jobs.preparation import check_data, initial_bundle
-from headway.jobs.run_config import Plan, make_plan
+from headway.jobs.run_config import Plan, facts_of, make_plan
 from headway.tasks.language_settings import UPDATES
 from headway.training.intervals import Intervals
 from headway.training.protocols import Status
@@ -44,16 +44,16 @@ def dataset(count: int, *, words: int = 5) -> Dataset:
 
 def planned(start: Path, data: Dataset, **options: Any) -> tuple[Plan, Bundle]:
     plan = make_plan("classify", "data.tsv", start=start, **options)
-    return plan, initial_bundle(plan, data)
+    return plan, initial_bundle(plan, facts_of(plan, data))
 
 
 @pytest.mark.parametrize(("count", "epochs", "batch"), [(100, 12, 4), (1000, 3, 8), (20_000, 3, 32)])
 def test_small_data_is_repeated_in_small_batches(start: Path, count: int, epochs: int, batch: int) -> None:
     plan, bundle = planned(start, data := dataset(count))
-    settings = fit_budget(plan, bundle, data).settings()
+    settings = fit_budget(plan, bundle, facts_of(plan, data)).settings()
     assert (settings.epochs, settings.batch) == (epochs, batch)
     assert count * settings.epochs / settings.batch >= UPDATES
-    again = fit_budget(plan, bundle, data).settings()
+    again = fit_budget(plan, bundle, facts_of(plan, data)).settings()
     assert again == settings  # nothing depends on the clock
 
 
@@ -80,13 +80,13 @@ def test_more_time_than_the_data_is_worth(start: Path) -> None:
 def test_the_limit_covers_the_texts_and_is_kept_if_given(start: Path, long: Dataset) -> None:
     plan, bundle = planned(start, data := long)
     longest = max(bundle.find_task().token_lengths(row)["text"] for row in data.train())
-    fitted = fit_budget(plan, bundle, data)
+    fitted = fit_budget(plan, bundle, facts_of(plan, data))
     assert fitted.options["limit"] == bundle.find_task().length_limits()["text"]
     assert max(256, 0.9 * longest) < fitted.options["limit"] <= longest + 16 and "cover" in fitted.why["limit"]
     short, bundle = planned(start, dataset(300))
-    assert "limit" not in fit_budget(short, bundle, dataset(300)).options  # the usual limit covers them
+    assert "limit" not in fit_budget(short, bundle, facts_of(short, dataset(300))).options  # the usual limit covers them
     plan, bundle = planned(start, data, settings={"task.limit": 20, "batch": 7, "lr": 0.5})
-    fitted = fit_budget(plan, bundle, data)
+    fitted = fit_budget(plan, bundle, facts_of(plan, data))
     assert fitted.options["limit"] == 20 and (fitted.train["batch"], fitted.train["lr"]) == (7, 0.5)
     assert "limit" not in fitted.why and "learning rate" not in fitted.why
 
@@ -125,7 +125,7 @@ def test_evaluations_take_a_small_share_of_the_time(start: Path) -> None:
 def test_a_time_limit_is_planned_by_timed_steps_and_shown(start: Path) -> None:
     data = dataset(200)
     plan = make_plan("classify", "data.tsv", start=start, minutes=0.02)
-    report, plan = check_data(plan, data)
+    report, plan = check_data(plan, data, facts_of(plan, data))
     settings = plan.settings()
     assert settings.batch in (4, 8, 16, 32) and (settings.eval_every == "1s" or settings.epochs)
     assert {"updates", "learning rate"} <= set(report.extra)

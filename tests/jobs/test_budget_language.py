@@ -8,10 +8,10 @@ import pytest
 from support.commands import headway
 
 from headway.bundle import Bundle
-from headway.data.dataset import Dataset
+from headway.data.facts import Facts
 from headway.jobs.budget import SCRATCH_UPDATES, SHORT_RATE, SHORT_RUN, Pace, _evaluations, _updates, fit_budget
 from headway.jobs.preparation import initial_bundle
-from headway.jobs.run_config import Plan, make_plan, open_data
+from headway.jobs.run_config import Plan, facts_of, make_plan, open_data
 
 TASKS = ("generate", "chat", "fill")
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 300}
@@ -28,12 +28,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def models(files: dict[str, Path]) -> dict[str, tuple[Bundle, Dataset]]:
+def models(files: dict[str, Path]) -> dict[str, tuple[Bundle, Facts]]:
     out = {}
     for task in TASKS:
         plan = make_plan(task, files[task], settings=SMALL)
-        data = open_data(plan)
-        out[task] = initial_bundle(plan, data), data
+        facts = facts_of(plan, open_data(plan))
+        out[task] = initial_bundle(plan, facts), facts
     return out
 
 
@@ -61,11 +61,11 @@ def test_hundreds_of_updates_in_three_minutes(task: str, files: Any, models: Any
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_given_stays_and_without_a_time_limit_nothing_is_chosen(task: str, files: Any, models: Any) -> None:
-    bundle, data = models[task]
+    bundle, facts = models[task]
     same = planned(task, files)
-    assert fit_budget(same, bundle, data) == same
+    assert fit_budget(same, bundle, facts) == same
     given = planned(task, files, minutes=0.5, settings={**SMALL, "batch": 3, "lr": 0.5, "matrix_lr": 0.25})
-    fitted = fit_budget(given, bundle, data)
+    fitted = fit_budget(given, bundle, facts)
     settings = fitted.settings()
     assert (settings.batch, settings.lr, settings.matrix_lr) == (3, 0.5, 0.25) and "updates" in fitted.why
     assert settings.epochs == 40 or "evaluated" in fitted.why  # ends early, or is evaluated by the clock

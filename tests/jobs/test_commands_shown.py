@@ -18,7 +18,7 @@ from headway.tasks.fill import Fill
 def test_the_example_is_an_input_of_the_task(name: str) -> None:
     kind = tasks.find(name)
     rows = kind.builtin.rows(split="train", size=24)
-    task = kind.from_data(lambda: iter(rows), tokenizer=None, options={})
+    task = kind.from_data(kind.scan(rows), tokenizer=None, options={})
     one, *table = commands("runs/x", task)
     words = shlex.split(one)
     assert words[:3] == ["headway", "run", "runs/x"] and len(words) == 4

@@ -108,7 +108,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (10, 8), (40 * number, 0, 0)).save(path)
         rows.append(Row({"image": path, "label": label}, str(path)))
-    task = ClassifyImage.from_data(lambda: iter(rows), tokenizer=None, options={"image": 8, "stem": [4, 8, 8]})
+    task = ClassifyImage.from_data(ClassifyImage.scan(rows), tokenizer=None, options={"image": 8, "stem": [4, 8, 8]})
     config = task.config(SMALL, "classic")
     model = build(config)
     initialise(model, "classic", seed=0)

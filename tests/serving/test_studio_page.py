@@ -31,7 +31,7 @@ def folders(task_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFact
     rows = list(find("classify").builtin.rows(split="train", size=24))
     for row in rows:
         row.fields["label"] = HOSTILE if row.fields["label"] == rows[0].fields["label"] else row.fields["label"]
-    task = Classify.from_data(lambda: iter(rows), tokenizer=None, options={"vocab": 300})
+    task = Classify.from_data(Classify.scan(rows), tokenizer=None, options={"vocab": 300})
     return {**found, "hostile": untrained._saved(task, folder / "hostile")}
 
 

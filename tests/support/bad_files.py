@@ -126,7 +126,7 @@ def opened(task: str, path: Path | list[Path], **options: Any) -> Dataset:
 
 
 def begun(task: str, data: Dataset, **options: Any) -> Task:
-    return tasks.find(task).from_data(data.train, tokenizer=tokenizer(), options=options)
+    return tasks.find(task).from_data(tasks.find(task).scan(data.train()), tokenizer=tokenizer(), options=options)
 
 
 def check_output(task: str, path: Path | list[Path], folder: Path, *, valid: Path | None = None, **options: Any) -> str:

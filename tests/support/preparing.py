@@ -66,7 +66,7 @@ def prepared(corpus: Path, folder: Path, *, kill_at: int | None, real: bool, pro
     before, began = peak(), time.perf_counter()
     kind = tasks.find("generate")
     data = open_files(corpus, fields=kind.fields, columns={}, running=True)
-    task: Any = kind.from_data(data.train, tokenizer=None, options={}) if real else Bytes()
+    task: Any = kind.from_data(kind.scan(data.train()), tokenizer=None, options={}) if real else Bytes()
     vocabulary = time.perf_counter() - began
     counts: list[int] = []  # of examples, at the first row that was prepared and not only read again
 

@@ -23,7 +23,7 @@ SMALL = Size(width=64, layers=2, heads=2, dropout=0.0)
 def started(name: str, *, rows: int, **options: Any) -> tuple[Task, nn.Module, Dataset]:
     """The task, an untrained model for it, and its data."""
     data = open_builtin(tasks.find(name).builtin, size=rows)
-    task = tasks.find(name).from_data(data.train, tokenizer=None, options=options)
+    task = tasks.find(name).from_data(tasks.find(name).scan(data.train()), tokenizer=None, options=options)
     model = build(task.config(SMALL, "modern"))
     initialise(model, "modern", seed=0)
     return task, model.eval(), data

@@ -38,7 +38,7 @@ def of_task(name: str, folder: Path, **options: Any) -> Path:
     """A model for any task, with labels and a vocabulary from a few rows of the built-in data."""
     kind = find(name).variant(options)
     rows = kind.builtin.rows(split="train", size=24)
-    return _saved(kind.from_data(lambda: iter(rows), tokenizer=None, options=options), folder)
+    return _saved(kind.from_data(kind.scan(rows), tokenizer=None, options=options), folder)
 
 
 def _saved(task: Task, folder: Path) -> Path:

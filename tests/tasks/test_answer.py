@@ -29,7 +29,7 @@ LONG = Row({"question": "Where ?", "context": NAMES, "answers": [("Otto", 100)]}
 
 
 def begun(**options) -> Answer:
-    return Answer.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 100, **options})
+    return Answer.from_data(Answer.scan(ROWS), tokenizer=None, options={"vocab": 100, **options})
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from support.commands import headway
 from headway import jobs
 from headway.data.row import Row
 from headway.errors import ConfigError
+from headway.tasks.classify import Classify
 from headway.tasks.classify_kinds import balanced_weights
 from headway.tasks.targets import OneLabel
 from headway.tasks.text_settings import choose_for_labels
@@ -47,7 +48,7 @@ def test_weights_have_a_mean_of_one_over_the_examples() -> None:
     ],
 )
 def test_labels_are_balanced_only_where_it_helps(lines: list[Any], given: dict[str, Any], balance: bool | None) -> None:
-    choice = choose_for_labels(rows(lines), recipe="modern", given=given)
+    choice = choose_for_labels(Classify.scan(rows(lines)()), recipe="modern", given=given)
     assert choice.settings.get("task.balance") == balance and ("balance" in choice.why) == bool(balance)
 
 

@@ -33,7 +33,7 @@ TEXTS = ["Bad film", "good", "", "a good film a good film", "film"]
 
 @pytest.fixture(scope="module")
 def task() -> Classify:
-    return Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60})
+    return Classify.from_data(Classify.scan(ROWS), tokenizer=None, options={"vocab": 60})
 
 
 def untrained(task: Classify, *, seed: int = 0):
@@ -64,7 +64,7 @@ def test_the_labels_are_sorted_and_counted(task):
 
 def test_one_label_is_refused():
     with pytest.raises(DataError, match="1 label, 'pos'"):
-        Classify.from_data(lambda: iter(ROWS[:1]), tokenizer=None, options={})
+        Classify.from_data(Classify.scan(ROWS[:1]), tokenizer=None, options={})
 
 
 def test_an_example_is_ids_and_a_label(task):
@@ -93,7 +93,7 @@ def test_the_loss_is_summed_cross_entropy(task):
 
 
 def test_smoothing_is_for_training_only():
-    task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "label_smoothing": 0.3})
+    task = Classify.from_data(Classify.scan(ROWS), tokenizer=None, options={"vocab": 60, "label_smoothing": 0.3})
     batch = task.collate(task.examples(ROWS[0]), seeds=[()], where=[])
     model = Fixed([[0.0, 0.0, math.log(2.0)]])
     assert float(task.loss(model.eval(), batch).total) == pytest.approx(math.log(2))
@@ -127,7 +127,7 @@ def test_an_answer_ranks_the_labels(task):
 
 
 def test_truncation_is_counted_and_keeps_the_end_token():
-    task = Classify.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
+    task = Classify.from_data(Classify.scan(ROWS), tokenizer=None, options={"vocab": 60, "limit": 4})
     [example] = task.examples(ROWS[3])
     assert len(example["ids"]) == 4 and example["ids"][-1] == task.tokenizer.sep_id
     assert task.truncation.to_dict()["text"] == {"cut": 1, "of": 1, "limit": 4, "longest": 6, "where": "films.tsv:4"}
@@ -189,7 +189,7 @@ def test_a_bert_like_start_keeps_its_weights_and_sets_the_limit(task):
 
 def test_a_gpt_like_start_reads_the_last_token():
     tokenizer = Tokenizer.train((row.fields["text"] for row in ROWS), kind="bpe", size=300)
-    task = Classify.from_data(lambda: iter(ROWS), tokenizer=tokenizer, options={})
+    task = Classify.from_data(Classify.scan(ROWS), tokenizer=tokenizer, options={})
     start = build(recipes.decoder(SMALL, "classic", vocab=len(tokenizer), context=32))
     initialise(start, "classic", seed=0)
     model = task.adapt(start).eval()

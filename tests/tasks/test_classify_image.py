@@ -35,7 +35,7 @@ ROWS = [
 
 
 def begun(**options) -> ClassifyImage:
-    return ClassifyImage.from_data(lambda: iter(ROWS), tokenizer=None, options={"image": 8, **options})
+    return ClassifyImage.from_data(ClassifyImage.scan(ROWS), tokenizer=None, options={"image": 8, **options})
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ STRONG = {"shift": 0.25, "flip": True, "zoom": 0.3, "colour": 0.3, "erase": 0.5,
 @pytest.fixture(scope="module")
 def augmented(tmp_path_factory) -> ExampleSource:
     data = open_builtin(ClassifyImage.builtin, size=40)
-    task = ClassifyImage.from_data(data.train, tokenizer=None, options=STRONG)
+    task = ClassifyImage.from_data(ClassifyImage.scan(data.train()), tokenizer=None, options=STRONG)
     store = prepare(task, data.train(), tmp_path_factory.mktemp("store") / "examples", key="k")
     return ExampleSource(store, task, batch=8, unit="examples", seed=5, fingerprint="")
 
@@ -263,7 +263,7 @@ def test_it_learns(tmp_path):
         return lambda: (row for row in walk() if row.fields["label"] in ("circle", "bar"))
 
     data = replace(whole, train=two(whole.train), valid=two(whole.valid), test=two(whole.test))
-    task = ClassifyImage.from_data(data.train, tokenizer=None, options={"patch": 8})
+    task = ClassifyImage.from_data(ClassifyImage.scan(data.train()), tokenizer=None, options={"patch": 8})
     model = untrained(task, recipe="modern")
     assert isinstance(data, Dataset) and sum(task.counts) == len(list(data.train()))
     fell = losses(trained(task, model, data, folder=tmp_path, steps=60))

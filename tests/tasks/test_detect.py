@@ -115,7 +115,7 @@ def test_bad_rows_are_named() -> None:
     with pytest.raises(DataError, match="x: label 'star' is not one of the model's labels"):
         task.examples(box_row(image, [Box("star", 1, 1, 9, 9)], (60, 30), where="x"))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no boxes to learn from"):
-        Detect.from_data(lambda: iter([box_row(image, [], (60, 30), where="x")]), tokenizer=None, options={})  # type: ignore[arg-type]
+        Detect.from_data(Detect.scan([box_row(image, [], (60, 30), where="x")]), tokenizer=None, options={})  # type: ignore[arg-type]
 
 
 def test_scores() -> None:
@@ -165,10 +165,10 @@ def test_pictures_without_an_upper_side_are_turned() -> None:
 
     for high, upright in ((0.0, False), (0.5, True)):
         made = rows(high)
-        found = statistics(lambda made=made: iter(made))
+        found = statistics(Detect.scan(made))
         assert found.upright == upright
         assert choose(found, recipe="modern", given={}).settings["task.upside_down"] == (not upright)
-    assert statistics(lambda: iter(rows(0.0)[:20])).upright  # too few to say
+    assert statistics(Detect.scan(rows(0.0)[:20])).upright  # too few to say
 
 
 def test_another_models_classes_are_replaced() -> None:

@@ -45,7 +45,7 @@ def rows(**look: int) -> list[Row]:
 
 
 def begun(given: list[Row], **options) -> Draw:
-    return Draw.from_data(lambda: iter(given), tokenizer=None, options=options)
+    return Draw.from_data(Draw.scan(given), tokenizer=None, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_default_model_is_the_tasks_own_unless_a_size_is_given():
     data = open_builtin(Draw.builtin, size=20)
 
     def model(**asked) -> dict:
-        return complete(jobs.make_plan("draw", **asked), data).model
+        return complete(jobs.make_plan("draw", **asked), Draw.scan(data.train())).model
 
     assert (model()["width"], model()["layers"], model()["dropout"]) == (128, 6, 0.0)
     assert (model(size="small")["width"], model(size="small")["dropout"]) == (256, 0.1)

@@ -27,7 +27,7 @@ ROWS = [Row({"a": a, "b": b}, f"pairs.tsv:{line}") for line, (a, b) in enumerate
 
 
 def begun(**options) -> Embed:
-    return Embed.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 120, **options})
+    return Embed.from_data(Embed.scan(ROWS), tokenizer=None, options={"vocab": 120, **options})
 
 
 @pytest.fixture(scope="module")

@@ -67,18 +67,18 @@ def rows(count: int = 60) -> list[Row]:
 
 
 def test_few_examples_of_rare_words_choose_sentences(data):
-    choice = choose_method(lambda: iter(rows()), recipe="modern", given={})
+    choice = choose_method(ExtractSummary.scan(rows()), recipe="modern", given={})
     assert choice.settings["task.method"] == "extract" and choice.settings["task.ngrams"] == 2
     assert "too seldom" in choice.why["method"] and "task.method=write" in choice.why["method"]
 
 
 def test_texts_that_can_be_learnt_are_written():
     builtin = open_builtin(REPORTS, size=600)
-    assert choose_method(builtin.train, recipe="modern", given={}).settings == {}
+    assert choose_method(ExtractSummary.scan(builtin.train()), recipe="modern", given={}).settings == {}
     one = [Row({"source": "One sentence alone.", "target": f"{i} rare"}, "a:1") for i in range(50)]
-    assert choose_method(lambda: iter(one), recipe="modern", given={}).settings == {}, "nothing to choose"
+    assert choose_method(ExtractSummary.scan(one), recipe="modern", given={}).settings == {}, "nothing to choose"
     other = [Row({"source": row.fields["source"], "target": f"unlike {i}"}, "a:1") for i, row in enumerate(rows())]
-    assert choose_method(lambda: iter(other), recipe="modern", given={}).settings == {}, "of other words"
+    assert choose_method(ExtractSummary.scan(other), recipe="modern", given={}).settings == {}, "of other words"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_texts_that_can_be_learnt_are_written():
     ],
 )
 def test_what_the_user_wants_is_written(recipe, given):
-    assert "task.method" not in choose_method(lambda: iter(rows()), recipe=recipe, given=given).settings
+    assert "task.method" not in choose_method(ExtractSummary.scan(rows()), recipe=recipe, given=given).settings
 
 
 def test_a_run_says_what_it_chose(data, trained):
@@ -150,7 +150,7 @@ def test_several_sentences_keep_their_order(trained):
 
 def test_summaries_of_several_sentences():
     long = [Row({"source": "One two three. Four five six.", "target": "one two three four five six"}, "a:1")]
-    assert usual_sentences(lambda: iter(long)) == 2
+    assert usual_sentences(long) == 2
 
 
 def test_the_share_of_a_sentence(trained):
@@ -181,7 +181,7 @@ def test_the_target_is_a_share_of_two_labels():
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
-        ExtractSummary.from_data(lambda: iter(rows(3)), tokenizer=None, options={"method": "extract", **options})
+        ExtractSummary.from_data(ExtractSummary.scan(rows(3)), tokenizer=None, options={"method": "extract", **options})
 
 
 def test_options_of_the_method_are_settings(data):
@@ -197,7 +197,7 @@ def test_the_method_decides_the_class():
 
 
 def test_the_order_of_the_sentences_does_not_matter(data):
-    task = ExtractSummary.from_data(lambda: iter(rows()), tokenizer=None, options={"method": "extract"})
+    task = ExtractSummary.from_data(ExtractSummary.scan(rows()), tokenizer=None, options={"method": "extract"})
     model = build(task.config(SMALL, "modern"))
     initialise(model, "classic", seed=0)
     text = rows(1)[0].fields["source"]

@@ -30,7 +30,7 @@ ROWS = [
 
 
 def begun(**options) -> Fill:
-    return Fill.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 80, "limit": 9, **options})
+    return Fill.from_data(Fill.scan(ROWS), tokenizer=None, options={"vocab": 80, "limit": 9, **options})
 
 
 @pytest.fixture(scope="module")

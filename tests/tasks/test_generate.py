@@ -24,7 +24,7 @@ def rows() -> Any:
 
 @pytest.fixture
 def task() -> Generate:
-    return Generate.from_data(rows, tokenizer=None, options={"kind": "char", "context": 16})
+    return Generate.from_data(Generate.scan(rows()), tokenizer=None, options={"kind": "char", "context": 16})
 
 
 def test_targets_are_the_inputs_one_step_on(task: Generate) -> None:

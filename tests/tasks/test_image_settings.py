@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from headway.data.builtin.shapes import DRAWN_SHAPES
+from headway.data.facts import Facts
 from headway.data.row import Row
-from headway.jobs.run_config import complete, make_plan, open_data
+from headway.jobs.run_config import complete, facts_of, make_plan, open_data
 from headway.models.recipes import strides
 from headway.tasks import image_settings
 from headway.tasks.classify_image import ClassifyImage
@@ -28,7 +29,7 @@ def arrows(count: int, *, side: int = 12, labels: tuple[str, str]) -> list[Row]:
 
 
 def chosen(rows: list[Row], **given):
-    return ClassifyImage.choose_settings(lambda: iter(rows), recipe="modern", given=given)
+    return ClassifyImage.choose_settings(ClassifyImage.scan(rows), recipe="modern", given=given)
 
 
 def test_mirror_images_are_used_where_they_keep_the_label() -> None:
@@ -76,12 +77,12 @@ def test_a_step_is_timed() -> None:
 def test_what_the_user_gives_is_kept(tmp_path: Path, little_data: None) -> None:
     given = {"task.flip": False, "model.width": 32, "batch": 7, "task.image": 16}
     plan = make_plan("classify-image", steps=3, settings=given)
-    full = complete(plan, open_data(plan))
+    full = complete(plan, facts_of(plan, open_data(plan)))
     assert full.options["flip"] is False and full.options["image"] == 16 and full.options["patch"] == 2
     assert full.model["width"] == 32 and full.options["stem"] == [16, 16, 16, 32]
     assert (full.train["batch"], full.train["steps"], full.train["epochs"]) == (7, 3, 0)
     assert full.why["augmented"] and "mirror" not in full.why["augmented"]
-    plain = complete(make_plan("classify-image"), open_data(plan))
+    plain = complete(make_plan("classify-image"), facts_of(plan, open_data(plan)))
     assert plain.train["epochs"] > 0 == plain.train["steps"] and plain.options["flip"] is True
 
 
@@ -91,13 +92,13 @@ def test_more_pictures_are_evaluated_on_more(monkeypatch: pytest.MonkeyPatch) ->
     def rows_for(count: int) -> int:
         known = Pictures(count, labels=10, side=28, grey=True, sizes_differ=False, mirrored=1.0)
         monkeypatch.setattr(image_settings, "look", lambda rows: known)
-        return int(choose(lambda: iter([]), recipe="modern", given={"train.steps": 5}).settings["train.eval_rows"])
+        return int(choose(Facts(), recipe="modern", given={"train.steps": 5}).settings["train.eval_rows"])
 
     assert rows_for(1_000) == 500 and rows_for(54_000) == 3_600
 
 
 def test_fine_tuning_keeps_the_form_of_the_model(little_data: None) -> None:
     rows = DRAWN_SHAPES.rows(split="train", size=60)
-    found = ClassifyImage.choose_settings(lambda: iter(rows), recipe="finetune", given={}).settings
+    found = ClassifyImage.choose_settings(ClassifyImage.scan(rows), recipe="finetune", given={}).settings
     assert not {"task.image", "task.patch", "task.stem", "model.width"} & set(found)
     assert found["train.epochs"] >= 1 and found["task.flip"]

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from headway.data.facts import Facts, scan
+from headway.data.row import Row
 from headway.models.recipes import SIZES
-from headway.tasks.language_settings import UPDATES, choose_at_pace, choose_for_time, parameters
+from headway.tasks.language_settings import UPDATES, choose_at_pace, choose_for_time, parameters, text_of
 
 PACE = 50e-6  # seconds for a token of the smallest model, about that of two cores
 SHAKESPEARE = 1_000_000  # characters of the training part
@@ -26,10 +28,14 @@ def test_the_reference_run_is_what_is_chosen_for_its_data_and_time() -> None:
     assert found["train.weight_decay"] == 0.1 and "task.context" not in found
 
 
+def facts_of(text: str) -> Facts:
+    return scan([Row({"text": text}, "text.txt")])
+
+
 def test_a_short_text_is_read_by_characters_unless_it_has_very_many() -> None:
     def kind(text: str, **given: Any) -> Any:
         choice = choose_for_time(
-            lambda: [text], vocab=4096, context=256, recipe="modern", given={"train.minutes": 1.0, **given}
+            facts_of(text), text_of, vocab=4096, context=256, recipe="modern", given={"train.minutes": 1.0, **given}
         )
         return choice.settings.get("task.kind")
 
@@ -72,16 +78,16 @@ def test_what_is_given_is_respected() -> None:
 )  # fmt: skip
 def test_nothing_is_chosen_without_a_time_limit_or_for_a_recurrent_model(given: dict[str, Any]) -> None:
     assert not choose_for_time(
-        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given
+        facts_of("x" * SHAKESPEARE), text_of, vocab=4096, context=256, recipe="modern", given=given
     ).settings
 
 
 def test_nothing_is_chosen_for_a_trained_model_and_for_no_text() -> None:
     given = {"train.minutes": 1.0}
     assert not choose_for_time(
-        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="finetune", given=given
+        facts_of("x" * SHAKESPEARE), text_of, vocab=4096, context=256, recipe="finetune", given=given
     ).settings
-    assert not choose_for_time(lambda: [], vocab=4096, context=256, recipe="modern", given=given).settings
+    assert not choose_for_time(Facts(), text_of, vocab=4096, context=256, recipe="modern", given=given).settings
     assert choose_for_time(
-        lambda: ["x" * SHAKESPEARE], vocab=4096, context=256, recipe="modern", given=given
+        facts_of("x" * SHAKESPEARE), text_of, vocab=4096, context=256, recipe="modern", given=given
     ).settings  # control

@@ -44,8 +44,8 @@ def start(family: str, tokenizer: Tokenizer) -> tuple[Any, dict[str, Any]]:
 def test_a_task_starts_from_it(family: str, name: str, tmp_path: Path) -> None:
     data, kind = open_builtin(tasks.find(name).builtin, size=16), tasks.find(name)
     options = {"context": 16} if name == "generate" else {"limit": 48}
-    own = kind.from_data(data.train, tokenizer=None, options={"vocab": 300, **options})
-    task = kind.from_data(data.train, tokenizer=own.tokenizer, options=options)
+    own = kind.from_data(kind.scan(data.train()), tokenizer=None, options={"vocab": 300, **options})
+    task = kind.from_data(kind.scan(data.train()), tokenizer=own.tokenizer, options=options)
     model, keys = start(family, task.tokenizer)
     model = task.adapt(model)
     before = {key: value.clone() for key, value in model.state_dict().items()}

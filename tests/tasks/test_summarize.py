@@ -22,7 +22,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def task() -> Summarize:
-    return Summarize.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 12})
+    return Summarize.from_data(Summarize.scan(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 12})
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ LONG = Row({"words": ["Ada", "met", "Bob"] * 7, "tags": ["B-PER", "O", "B-PER"] 
 
 
 def begun(**options) -> Tag:
-    return Tag.from_data(lambda: iter(ROWS), tokenizer=None, options={"vocab": 60, **options})
+    return Tag.from_data(Tag.scan(ROWS), tokenizer=None, options={"vocab": 60, **options})
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ class Reader(torch.nn.Module):
 
 def chosen(sentences: int, *, recipe: str = "modern", **given) -> dict:
     rows = [Row({"words": ["a"] * 20, "tags": ["O"] * 20}, "x.conll:1")] * sentences
-    return dict(Tag.choose_settings(lambda: iter(rows), recipe=recipe, given=given).settings)
+    return dict(Tag.choose_settings(Tag.scan(rows), recipe=recipe, given=given).settings)
 
 
 def test_the_vocabulary_grows_with_the_data():
@@ -207,7 +207,7 @@ def test_faults_of_the_data_are_named(task):
     with pytest.raises(DataError, match=r"test.conll:5: tags: 1 tags for 2 words"):
         task.examples(Row({"words": ["Ada", "met"], "tags": ["O"]}, "test.conll:5"))
     with pytest.raises(DataError, match="at least two"):
-        Tag.from_data(lambda: iter([Row({"words": ["a"], "tags": ["O"]}, "")]), tokenizer=None, options={})
+        Tag.from_data(Tag.scan([Row({"words": ["a"], "tags": ["O"]}, "")]), tokenizer=None, options={})
     assert task.examples(Row({"words": [], "tags": []}, "")) == []
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from headway.data.row import Row
 from headway.tasks import text_settings
+from headway.tasks.classify import Classify
 from headway.tasks.text_settings import Amount, choose_for_examples, choose_for_labels
 
 
@@ -41,7 +42,7 @@ def rows(count: int) -> list[Row]:
     ],
 )
 def test_few_texts_get_parts_beside_the_transformer(given, settings, words) -> None:
-    choice = choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.steps": 5, **given})
+    choice = choose_for_labels(Classify.scan(rows(30)), recipe="modern", given={"train.steps": 5, **given})
     assert set(choice.settings) == settings
     said = " ".join(choice.why.values())
     assert all(word in said for word in words) and bool(said) == bool(words)
@@ -49,7 +50,7 @@ def test_few_texts_get_parts_beside_the_transformer(given, settings, words) -> N
 
 def test_large_data_and_other_recipes_have_none(monkeypatch) -> None:
     monkeypatch.setattr(text_settings, "LARGE", 30)
-    assert not choose_for_labels(lambda: iter(rows(30)), recipe="modern", given={"train.steps": 5}).settings
-    assert choose_for_labels(lambda: iter(rows(28)), recipe="modern", given={"train.steps": 5}).settings
+    assert not choose_for_labels(Classify.scan(rows(30)), recipe="modern", given={"train.steps": 5}).settings
+    assert choose_for_labels(Classify.scan(rows(28)), recipe="modern", given={"train.steps": 5}).settings
     for recipe in ("published", "classic", "finetune"):
-        assert not choose_for_labels(lambda: iter(rows(28)), recipe=recipe, given={"train.steps": 5}).settings
+        assert not choose_for_labels(Classify.scan(rows(28)), recipe=recipe, given={"train.steps": 5}).settings

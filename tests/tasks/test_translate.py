@@ -18,7 +18,7 @@ ROWS = [Row({"source": source, "target": target}, f"dates.tsv:{i}") for i, (sour
 
 def make(**options: Any) -> Translate:
     return Translate.from_data(
-        lambda: iter(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 20, **options}
+        Translate.scan(ROWS), tokenizer=None, options={"vocab": 300, "target_limit": 20, **options}
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headway.data.row import Row
+from headway.tasks.translate import Translate
 from headway.tasks.translation_settings import choose_at_pace, choose_for_pairs, vocabulary
 
 PACE = 95e-6  # seconds for a token of the smallest model of one stack, about that of two cores
@@ -65,12 +66,12 @@ def test_a_given_size_is_kept() -> None:
 )
 def test_nothing_is_chosen_without_a_time_limit_or_for_other_models(recipe: str, given: dict[str, Any]) -> None:
     rows = [Row({"source": "a b", "target": "c d"}, "pairs.tsv:1")]
-    assert not choose_for_pairs(lambda: iter(rows), recipe=recipe, given=given).settings
+    assert not choose_for_pairs(Translate.scan(rows), recipe=recipe, given=given).settings
 
 
 def test_the_classic_recipe_keeps_its_schedule() -> None:
     rows = [Row({"source": "a b" * 100, "target": "c d" * 100}, "pairs.tsv:1")]
     given = {"train.minutes": 1.0}
-    found = choose_for_pairs(lambda: iter(rows), recipe="classic", given=given).settings
+    found = choose_for_pairs(Translate.scan(rows), recipe="classic", given=given).settings
     assert "model.width" in found
     assert not {"train.average", "train.decay", "task.two_way_epochs"} & set(found)

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.baselines import thinned
 from headway.bundle import Bundle
-from headway.data.dataset import Dataset
+from headway.data.facts import Facts
 from headway.data.row import Row
 from headway.jobs.cost import SAMPLE, Estimator, Workload
 from headway.jobs.run_config import Plan, with_choices
@@ -54,13 +53,13 @@ class Pace:
         return seconds * (1 - EVALUATIONS[0] * EVALUATION_SHARE) / (self.example + self.update / batch)
 
 
-def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> Plan:
+def fit_budget(plan: Plan, bundle: Bundle, facts: Facts, *, ranks: int = 1) -> Plan:
     """The plan, with what follows from its budget, except for what the user gave. Sets the limit of the task."""
     task = bundle.find_task()
     budgeted = task.budgeted or (task.timed and plan.settings().minutes)
     if not (plan.choose and budgeted) or task.uses_reference or plan.given is None:
         return plan
-    rows, total = _sampled(data)
+    rows, total = facts.some(SAMPLE), facts.count
     if not rows:
         return plan
     task.encode_ahead(rows)
@@ -84,23 +83,6 @@ def fit_budget(plan: Plan, bundle: Bundle, data: Dataset, *, ranks: int = 1) -> 
     if pace is None:
         return plan
     return _applied(plan, task, _evaluations(plan, task, pace=pace, count=count, per_row=per_row))
-
-
-def _sampled(data: Dataset) -> tuple[Sequence[Row], int]:
-    """Some rows, evenly from the training data, and the number of all."""
-    count = 0
-
-    def size(row: Row) -> int:
-        return 1
-
-    def counted() -> Any:
-        nonlocal count
-        for row in data.train():
-            count += 1
-            yield row
-
-    rows, _ = thinned(counted(), size, most=SAMPLE)
-    return rows, count
 
 
 def _applied(plan: Plan, task: Task, choice: Choice) -> Plan:

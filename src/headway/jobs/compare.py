@@ -139,7 +139,7 @@ def equal_parameters(plan: Plan, names: Sequence[str]) -> list[Contender]:
     """The models with the widths at which they have about as many parameters as the modern Transformer."""
     kind = tasks.find(plan.task)
     data = open_data(plan).load()
-    task = kind.from_data(data.train, tokenizer=None, options=dict(plan.options))
+    task = kind.from_data(kind.scan(data.train()), tokenizer=None, options=dict(plan.options))
     base = plan.size()
     wanted = count(task, base, "modern")
     out = []

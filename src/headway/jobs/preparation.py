@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from headway.jobs.budget import fit_budget
 from headway.jobs.columns import Columns
 from headway.jobs.cost import Estimator, RowSample, Workload
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, unusual_settings
-from headway.jobs.run_folder import INITIAL, PLAN, SCORES, read_run_json, require_writable, run_file
+from headway.jobs.run_folder import INITIAL, PLAN, SCORES, TRAINING, read_run_json, require_writable, run_file
 from headway.memory import return_freed_memory
 from headway.models.build import build
 from headway.models.ensemble import network_of
@@ -44,6 +44,7 @@ from headway.tasks.batches import ExampleSource, StreamSource, encoded_ahead, pr
 from headway.tasks.task import Task
 from headway.training.nonfinite import is_out_of_memory
 from headway.training.settings import Settings
+from headway.training.state import lock_folder
 
 EXAMPLES = "examples"  # in a run's training/: the store of prepared examples
 HELD_OUT = "held-out"  # as EXAMPLES, of the held-out rows, where a reference model is needed
@@ -70,14 +71,29 @@ def refuse_existing(folder: Path) -> None:
 
 
 @contextmanager
+def locked_run(folder: Path, *, resume: bool) -> Iterator[bool]:
+    """Hold the lock of a run folder, which has no run yet unless it is resumed. Yields whether it is a new one."""
+    training, is_new = folder / TRAINING, not resume and not folder.exists()
+    if not resume:
+        refuse_existing(folder)  # also without a lock: nothing is created
+    try:
+        with lock_folder(training):
+            if not resume:
+                refuse_existing(folder)
+            yield is_new
+    finally:
+        with suppress(OSError):
+            training.rmdir()  # if nothing was written
+
+
+@contextmanager
 def removed_unless_started(folder: Path, *, is_new: bool) -> Iterator[None]:
-    """Context in which a run cannot start if an error of Headway's is raised: a folder it has created is removed. If
+    """Context in which a run cannot start if an error of Headway's is raised: a folder that `is_new` is removed. If
     the disk is full, prepared examples stay for another try."""
-    remove = is_new and not folder.exists()
     try:
         yield
     except HeadwayError as error:
-        if remove and not (isinstance(error, DiskError) and has_progress(run_file(folder, EXAMPLES))):
+        if is_new and not (isinstance(error, DiskError) and has_progress(run_file(folder, EXAMPLES))):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -200,6 +216,8 @@ def check(
     size: str | None = None,
     recipe: str | None = None,
     valid: Any = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
     columns: Columns | None = None,
     encoding: str | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -215,8 +233,6 @@ def check(
     """
     tables = as_tables(data, valid=valid)
     plan = make_plan(
-    text: str | Sequence[str] | None = None,
-    label: str | None = None,
         task,
         data if tables is None else None,
         start=start,

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway import tasks
 from headway.data.dataset import Dataset, open_builtin, open_files
+from headway.data.facts import Facts
 from headway.data.tables import Tables
 from headway.distributed import pick_device
 from headway.errors import ConfigError
@@ -70,9 +71,9 @@ def make_plan(
     size: str | None = None,
     recipe: str | None = None,
     valid: Paths | None = None,
-    columns: Columns | None = None,
     text: str | Sequence[str] | None = None,
     label: str | None = None,
+    columns: Columns | None = None,
     encoding: str | None = None,
     steps: int | None = None,
     epochs: int | None = None,
@@ -120,7 +121,12 @@ def make_plan(
     return dataclasses.replace(plan, train=plan.settings().as_dict())
 
 
-def complete(plan: Plan, data: Dataset) -> Plan:
+def facts_of(plan: Plan, data: Dataset) -> Facts:
+    facts = tasks.find(plan.task).variant(plan.options).scan(data.train())
+    return dataclasses.replace(facts, columns=data.columns)
+
+
+def complete(plan: Plan, facts: Facts) -> Plan:
     """The plan with the settings that the task chooses for the data, but for those the user gave: a given length is
     kept."""
     if not plan.choose:
@@ -130,7 +136,7 @@ def complete(plan: Plan, data: Dataset) -> Plan:
     given = {name: values.get(name) for name in plan.fixed}
     settings, kind = plan.settings(), tasks.find(plan.task)
     with autocast(settings.precision, pick_device(settings.device)):  # some choices time a model
-        choice = kind.choose_settings(data.train, recipe=plan.recipe, given=given)
+        choice = kind.choose_settings(facts, recipe=plan.recipe, given=given)
     if lengths & set(given):
         choice = dataclasses.replace(
             choice, settings={name: value for name, value in choice.settings.items() if name not in lengths}

@@ -30,9 +30,9 @@ from headway.jobs.outcome import baselines, run_warnings
 from headway.jobs.preparation import (
     Prepared,
     Say,
+    locked_run,
     make_source,
     prepare_run,
-    refuse_existing,
     removed_unless_started,
     require_initial_weights,
 )
@@ -196,9 +196,8 @@ def _run_plan(
         plan, resume = world.broadcast(world.run_on_main(lambda: saved_plan(folder))), True  # with what was chosen
     if say is None or not world.is_main:
         say = _silent
-    with removed_unless_started(folder, is_new=world.is_main and not resume):
-        if not resume:
-            world.run_on_main(lambda: refuse_existing(folder))
+    is_new = world.run_on_main(lambda: stack.enter_context(locked_run(folder, resume=resume)))
+    with removed_unless_started(folder, is_new=bool(is_new)):
         data, facts = opened.load(), None
         if not resume:
             facts = world.run_on_main(lambda: facts_of(plan, data))

@@ -20,8 +20,8 @@ from headway.errors import ConfigError, InputError
 from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.outcome import run_warnings
-from headway.jobs.preparation import Say, refuse_existing, removed_unless_started
-from headway.jobs.run_config import Plan, complete, open_data, saved_plan
+from headway.jobs.preparation import Say, locked_run, removed_unless_started
+from headway.jobs.run_config import Plan, complete, facts_of, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, Paths, listed, require_own_folders, run_file
 from headway.jobs.training import Trained
 from headway.preprocess.processor import Processor
@@ -37,11 +37,16 @@ def run_vectors(plan: Plan, folder: Path, *, callbacks: Iterable[Any], say: Say,
     """Trains by `plan` in `folder`; `resume` goes on with the run there."""
     require_own_folders(folder)
     refuse_options(plan)
-    with removed_unless_started(folder, is_new=not resume):
-        if not resume:
-            refuse_existing(folder)
+    with locked_run(folder, resume=resume) as is_new:
+        return _run_vectors(plan, folder, callbacks=callbacks, say=say, resume=resume, is_new=is_new)
+
+
+def _run_vectors(
+    plan: Plan, folder: Path, *, callbacks: Iterable[Any], say: Say, resume: bool, is_new: bool
+) -> Trained:
+    with removed_unless_started(folder, is_new=is_new):
         data = open_data(plan).load()
-        plan = plan if resume else complete(plan, data)
+        plan = plan if resume else complete(plan, facts_of(plan, data))
         settings = plan.settings()
         task = Vectors.without_words(plan.options)
         words, counts, corpus = Corpus.read(task.sentences(training_rows(plan, data)), min_count=task.min_count)

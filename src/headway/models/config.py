@@ -344,7 +344,7 @@ class EnsembleConfig:
         return self.model.head
 
     @property
-    def embedding(self) -> FrontEndConfig:
+    def embedding(self) -> Any:
         return self.model.embedding
 
     @property

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.passages import PASSAGES
 from headway.data.builtin.pool import Builtin
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
@@ -67,10 +67,10 @@ class Answer(Task):
                 raise ConfigError(f"task answer: {option} is {getattr(self, option)}: it must be positive")
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            texts = (row.fields[part] for row in rows() for part in cls.input_fields)
+            texts = (row.fields[part] for row in facts.rows for part in cls.input_fields)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         return task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.data.batch import Batch, Loss
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.data.store import Store
@@ -74,24 +74,20 @@ class ChatExamples(Task):
         return {"epochs": 3, "batch": 16} if recipe == "finetune" else {"epochs": 10, "batch": 32}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         """The objective follows from the fields of the first row."""
-        first = next(iter(rows()), None)
+        first = facts.rows[0] if facts.rows else None
         kind = "answers" if first is None else kind_of(first)
         objective = given.get("task.objective") or preferences.DEFAULT[kind]
         if kind == "answers":
-
-            def texts() -> Iterator[str]:
-                return (message["content"] or "" for row in rows() for message in conversation(row))
-
-            return choose_for_time(texts, vocab=cls.vocab, context=None, recipe=recipe, given=given)
+            return choose_for_time(facts, _texts, vocab=cls.vocab, context=None, recipe=recipe, given=given)
         settings = {"task.objective": objective, **(PREFERENCE_DEFAULTS if recipe == "finetune" else {})}
         return Choice(settings, {"objective": f"{objective}, as the data has {preferences.NEEDED[kind]}"})
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        first = next(iter(rows()), None)
+        first = facts.rows[0] if facts.rows else None
         kind = "answers" if first is None else kind_of(first)
         task.objective = task.objective or preferences.DEFAULT[kind]
         if first is not None and kind != (wanted := preferences.KIND_OF[task.objective]):
@@ -101,7 +97,7 @@ class ChatExamples(Task):
             )
         if tokenizer is None:
             task.require_start()
-            texts = (message["content"] or "" for row in rows() for message in conversation(row))
+            texts = (message["content"] or "" for row in facts.rows for message in conversation(row))
             task.tokenizer = Tokenizer.train(texts, kind="bpe", size=task.vocab)
         task.set_template()
         return task
@@ -292,3 +288,7 @@ def conversation(row: Row) -> list[Message]:
         {"role": "user", "content": question},
         {"role": "assistant", "content": fields["response"]},
     ]
+
+
+def _texts(row: Row) -> Iterable[str]:
+    return (message["content"] or "" for message in conversation(row))

@@ -6,7 +6,6 @@ A task of this kind adds how an input becomes an example, and examples a batch.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch, Loss
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import DataError, InputError
 from headway.generation.box_settings import threshold_of
@@ -45,9 +44,14 @@ class Classification(Task):
     def read(self, value: Any, *, where: str) -> Example:
         """The arrays of an input, without its label."""
 
-    def count_labels(self, rows: RowReader) -> None:
+    @classmethod
+    def labels_in(cls, row: Row) -> Iterable[Label]:
+        label = row.fields["label"]
+        return [label if isinstance(label, str) else tuple(label)]
+
+    def count_labels(self, facts: Facts) -> None:
         """Sets `labels`, sorted by name so that they do not depend on the order of the data, and `counts`."""
-        found = Counter(row.fields["label"] for row in rows())
+        found = {str(label): count for label, (count, _) in facts.labels.items()}
         if len(found) < 2:
             only = f", {next(iter(found))!r}" if found else ""
             raise DataError(f"the data has {len(found)} label{only}; at least two are needed")

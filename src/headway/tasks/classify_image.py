@@ -14,11 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.baselines import Baseline, thinned
+from headway.baselines import Baseline
 from headway.data.batch import Batch
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError
@@ -86,22 +87,22 @@ class ClassifyImage(Classification):
         self.loaded_processor = processor.image
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose(rows, recipe=recipe, given=given)
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose(facts, recipe=recipe, given=given)
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=None, **options)  # type: ignore[arg-type]
-        task.count_labels(rows)
+        task.count_labels(facts)
         if not task.mean or not task.std:
-            task.mean, task.std = task._measured(rows)
+            task.mean, task.std = task._measured(facts)
         task.mean, task.std = list(task.mean), list(task.std)
         return task
 
-    def _measured(self, rows: RowReader) -> tuple[list[float], list[float]]:
+    def _measured(self, facts: Facts) -> tuple[list[float], list[float]]:
         """Mean and standard deviation of each channel, over some of the images."""
-        read, (some, _) = self.image_processor.pixels, thinned(rows(), lambda row: 1, most=MEASURED)
-        pictures = [read(row.fields["image"], where=row.where) for row in some]
+        read = self.image_processor.pixels
+        pictures = [read(row.fields["image"], where=row.where) for row in facts.some(MEASURED)]
         values = np.stack(pictures).reshape(-1, self.channels) / 255.0
         return values.mean(0).round(4).tolist(), values.std(0).clip(min=1e-2).round(4).tolist()
 

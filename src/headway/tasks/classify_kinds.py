@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headway.data.check import Checker, NumberSummary
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.data.split import input_hash
 from headway.data.target_kinds import (
@@ -75,19 +75,15 @@ class KindClassification(Classification):
     def higher_is_better(self) -> bool:  # type: ignore[override]
         return self.target.higher_is_better
 
-    def read_labels(self, rows: RowReader, *, given: Kind | None) -> None:
+    def read_labels(self, facts: Facts, *, given: Kind | None) -> None:
         """Sets the kind of target, unless it is given, and what it needs to know about the data."""
-        found: dict[Any, tuple[int, str]] = {}
-        for row in rows():
-            label = row.fields["label"] if isinstance(row.fields["label"], str) else tuple(row.fields["label"])
-            count, where = found.get(label, (0, row.where))
-            found[label] = (count + 1, where)
+        found = facts.labels
         detected = self._detected(found, given)
         self.kind = detected.kind
         if self.kind == "labels":
             for label, (_, where) in found.items():
                 self.target.encode(label, where=where, strict=False)
-            self.count_labels(rows)
+            self.count_labels(facts)
         elif self.kind == "regression":
             self.decimal = detected.decimal
             self.scale = _scale(found, self.decimal)

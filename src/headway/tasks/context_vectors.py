@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.senses import SENSE_SENTENCES
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.layers.characters import CharacterConfig, FilterConfig
@@ -59,14 +59,15 @@ class ContextVectors(Vectors):
         self.counts: Counter[str] | None = None  # of the words of a training text that was just read
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         return Choice({"train.lr": 3e-3, "train.optimizer": "adamw", "train.batch": 32, "train.batch_unit": "examples"})
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         if isinstance(tokenizer, CharacterTokenizer):
             return cls(tokenizer=tokenizer, **options)
-        counts = Counter(word for row in rows() if "text" in row.fields for word in WORD.findall(row.fields["text"]))
+        texts = (row.fields["text"] for row in facts.rows if "text" in row.fields)
+        counts = Counter(word for text in texts for word in WORD.findall(text))
         task = cls(tokenizer=CharacterTokenizer(LONGEST_WORD), **options)
         frequent = [word for word, _ in counts.most_common(task.vocab - len(RESERVED))]
         if not frequent:
@@ -75,7 +76,7 @@ class ContextVectors(Vectors):
         task.counts = counts
         return task
 
-    def fit_initial(self, model: Model, rows: RowReader) -> None:
+    def fit_initial(self, model: Model, facts: Facts) -> None:
         """The output begins with the words' frequencies as its bias. A bias of zeros takes thousands of updates to
         learn them; the LSTMs are quicker, by outputs that stay at the limit of their range, and learn little else."""
         bias = getattr(model.output_head, "bias", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.boxes import usable
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.scenes import SCENES
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts, Label
 from headway.data.paths import as_folder, data_path
 from headway.data.row import Row
 from headway.errors import ConfigError, DataError
@@ -93,19 +93,22 @@ class Detect(Task):
         return {"epochs": 40, "batch": 8, "lr": 2e-3, "matrix_lr": 0.02, "average": 0.99}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose(statistics(rows), recipe=recipe, given=given)
+    def labels_in(cls, row: Row) -> Iterable[Label]:
+        return [box.label for box in usable(row) if not box.crowd]
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose(statistics(facts), recipe=recipe, given=given)
+
+    @classmethod
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=None, **options)  # type: ignore[arg-type]
-        found = Counter(box.label for row in rows() for box in usable(row) if not box.crowd)
-        if not found:
+        if not facts.labels:
             raise DataError("the data has no boxes to learn from")
-        task.labels = sorted(found)
-        task.counts = [found[label] for label in task.labels]
+        task.labels = sorted(map(str, facts.labels))
+        task.counts = [facts.labels[label][0] for label in task.labels]
         if not task.mean or not task.std:
-            task.mean, task.std = Statistics.colours(rows, (task.height, task.width))
+            task.mean, task.std = Statistics.colours(facts, (task.height, task.width))
         return task
 
     @property

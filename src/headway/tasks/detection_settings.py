@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.baselines import thinned
 from headway.data.boxes import usable
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.errors import DataError
 from headway.preprocess.image import open_image
 from headway.tasks.task import Choice
@@ -42,20 +41,20 @@ class Statistics:
     upright: bool = True  # whether boxes prefer a height of the picture, or are larger there; False: turned upside down
 
     @staticmethod
-    def colours(rows: RowReader, size: tuple[int, int]) -> tuple[list[float], list[float]]:
+    def colours(facts: Facts, size: tuple[int, int]) -> tuple[list[float], list[float]]:
         """Mean and standard deviation of each channel."""
         pictures = [
             np.asarray(open_image(row.fields["image"], where=row.where).convert("RGB").resize(size[::-1]))
-            for row in thinned(rows(), lambda row: 1, most=MEASURED)[0]
+            for row in facts.some(MEASURED)
         ]
         values = np.stack(pictures).reshape(-1, 3) / 255.0
         return values.mean(0).round(4).tolist(), values.std(0).clip(min=1e-2).round(4).tolist()
 
 
-def statistics(rows: RowReader) -> Statistics:
+def statistics(facts: Facts) -> Statistics:
     sizes, counts, shares, heights = [], [], [], []
     sides: dict[str, list[float]] = defaultdict(list)
-    for row in rows():
+    for row in facts.rows:
         width, height = row.fields["size"]
         sizes.append((width, height))
         boxes = [box for box in usable(row) if not box.crowd]

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.baselines import thinned
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.captions import CAPTIONED_SHAPES
 from headway.data.builtin.pool import Builtin
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.generation.flow_settings import GUIDANCE, STEPS
@@ -76,21 +75,21 @@ class Draw(Task):
         return {"epochs": 10, "batch": 64, "average": 0.995}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         """From scratch six layers without dropout: every pass sees other noise, so there is little to overfit."""
         if recipe == "finetune":
             return Choice()
         return Choice({"model.layers": 6, "model.dropout": 0.0})
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        captions = Counter(plain_caption(row.fields["caption"]) for row in rows())
+        captions = Counter(plain_caption(row.fields["caption"]) for row in facts.rows)
         if not captions:
             raise DataError("the data has no pictures")
         if tokenizer is None:
             task.tokenizer = Tokenizer.train(captions, kind="wordpiece", size=task.vocab, lowercase=True)
-        task._measure(thinned(rows(), lambda row: 1, most=MEASURED)[0])
+        task._measure(facts.some(MEASURED))
         return task
 
     def _measure(self, rows: Sequence[Row]) -> None:

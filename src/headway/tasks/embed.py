@@ -18,6 +18,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.pairs import PAIRS
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.data.truncation import TruncationCounter
 from headway.errors import DataError, InputError
@@ -55,10 +56,10 @@ class Embed(Task):
         return {**super().train_defaults(recipe), "batch": 64}  # the other pairs of a batch are the negatives
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            texts = (row.fields[side] for row in rows() for side in ("a", "b"))
+            texts = (row.fields[side] for row in facts.rows for side in ("a", "b"))
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab)
         return task
 

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.baselines import Baseline, thinned
+from headway.baselines import Baseline
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.reports import REPORTS
 from headway.data.check import Checker
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError
 from headway.models.protocol import Model
@@ -66,16 +67,20 @@ class ExtractSummary(Classify):
             raise ConfigError(f"sentences is {self.sentences}: it must be from 0 to {MOST_SENTENCES}")
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def labels_in(cls, row: Row) -> Iterable[Label]:
+        return ()
+
+    @classmethod
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         if tokenizer is not None:
             raise ConfigError("task.method=extract trains from scratch; leave --start or task.method out")
         if others := [name for name in options if name not in OPTIONS]:
             raise ConfigError(f"task.{others[0]} does not apply to task.method=extract; leave it out")
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        task.sentences = task.sentences or usual_sentences(rows)
-        texts = (row.fields["source"] for row in rows())
+        task.sentences = task.sentences or usual_sentences(facts.rows)
+        texts = (row.fields["source"] for row in facts.rows)
         task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
-        task.find_ngrams(rows)
+        task.find_ngrams(facts)
         return task
 
     @property
@@ -193,35 +198,35 @@ def words(text: str) -> list[str]:
     return rouge_words(text).split()
 
 
-def usual_sentences(rows: RowReader) -> int:
+def usual_sentences(rows: Sequence[Row]) -> int:
     """Sentences of a text that have as many words as a summary, on average."""
     summaries, usual = 0, 0.0  # words
-    for row in rows():
+    for row in rows:
         summaries += len(words(row.fields["target"]))
         parts = split_sentences(row.fields["source"])
         usual += sum(len(words(part)) for part in parts) / max(len(parts), 1)
     return min(MOST_SENTENCES, max(1, round(summaries / max(usual, 1))))
 
 
-def choose_method(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+def choose_method(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     """Whether summaries are sentences of the text, and then the settings of their classifier; nothing where they are
     written."""
     if "task.method" in given:
         if given["task.method"] != "extract":
             return Choice()
-        return _classifier(rows, recipe=recipe, given=given)
+        return _classifier(facts, recipe=recipe, given=given)
     settable = {"task.vocab", "task.limit"}
     if recipe != "modern" or any(name.startswith("task.") and name not in settable for name in given):
         return Choice()
-    counted = Counter(word for row in rows() for word in words(row.fields["target"]))
+    counted = Counter(word for row in facts.rows for word in words(row.fields["target"]))
     rare = sum(count for count in counted.values() if count <= RARE) / max(counted.total(), 1)
     if rare < RARE_SHARE:
         return Choice()
-    some, _ = thinned(rows(), lambda row: len(row.fields["source"]), most=SAMPLE)
+    some = facts.some(SAMPLE, size=lambda row: len(row.fields["source"]))
     best = [_best(row) for row in some]
     if not best or sum(best) / len(best) < LEAST_ROUGE:
         return Choice()
-    choice = _classifier(rows, recipe=recipe, given=given)
+    choice = _classifier(facts, recipe=recipe, given=given)
     why = (
         f"extract: sentences of the text are chosen. {rare:.0%} of the words of the summaries occur {RARE} times at "
         "most, too seldom to learn to write them (task.method=write writes)"
@@ -235,8 +240,8 @@ def _best(row: Row) -> float:
     return max(overlap(text, references) for text in sentences) if len(sentences) > 1 else 0.0
 
 
-def _classifier(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-    texts: Iterator[str] = (text for row in rows() for text in split_sentences(row.fields["source"]))
+def _classifier(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    texts: Iterator[str] = (text for row in facts.rows for text in split_sentences(row.fields["source"]))
     sizes = [len(text) for text in texts]
     choice = choose_for_examples(Amount(len(sizes), sum(sizes)), recipe=recipe, given=given)
     parts = choose_parts_beside(len(sizes), "sentences", given=given) if recipe == "modern" else Choice()

@@ -16,6 +16,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import SENTENCES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.data.split import digest
@@ -35,7 +36,7 @@ from headway.models.rehead import with_head
 from headway.preprocess.sentences import split_sentences
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map, map_by_length
-from headway.tasks.language_settings import choose_for_time
+from headway.tasks.language_settings import choose_for_time, text_of
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import ngram_model
@@ -80,19 +81,17 @@ class Fill(Task):
         self.masking = Masking.of(tokenizer, whole_words=self.whole_words)
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_time(
-            lambda: (row.fields["text"] for row in rows()), vocab=cls.vocab, context=None, recipe=recipe, given=given
-        )
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_time(facts, text_of, vocab=cls.vocab, context=None, recipe=recipe, given=given)
 
     def start_training(self) -> None:
         self._previous = []  # of rows that were only looked at
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            texts = (row.fields["text"] for row in rows())
+            texts = (row.fields["text"] for row in facts.rows)
             task._use_tokenizer(Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase))
         return task
 

@@ -18,6 +18,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.models import recipes
@@ -28,7 +29,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import distributed_map
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.generation import CALL_OPTIONS, default_length, generate_texts, settings_from
-from headway.tasks.language_settings import choose_for_time
+from headway.tasks.language_settings import choose_for_time, text_of
 from headway.tasks.permutation import permutation_loss, permuted
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array
 from headway.tasks.text_baselines import ngram_model
@@ -63,20 +64,14 @@ class Generate(Task):
         return {"steps": 1000, "batch": 16, "eval_every": 250, "decay": decay}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return choose_for_time(
-            lambda: (row.fields["text"] for row in rows()),
-            vocab=cls.vocab,
-            context=cls.context,
-            recipe=recipe,
-            given=given,
-        )
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return choose_for_time(facts, text_of, vocab=cls.vocab, context=cls.context, recipe=recipe, given=given)
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            texts = (row.fields["text"] for row in rows())
+            texts = (row.fields["text"] for row in facts.rows)
             task.tokenizer = Tokenizer.train(texts, kind=task.kind, size=task.vocab)
         return task
 

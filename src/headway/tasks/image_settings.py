@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.baselines import thinned
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.row import Row
 from headway.distributed import pick_device
 from headway.models import recipes
@@ -68,16 +66,14 @@ class Pictures:
     mirrored: float  # share of the accuracy that is left on mirror images; 1 where the difference may be chance
 
 
-def look(rows: RowReader) -> Pictures:
-    counts = Counter(row.fields["label"] for row in rows())
-    total = sum(counts.values())
-    sample, _ = thinned(rows(), lambda row: 1, most=SAMPLE)
+def look(facts: Facts) -> Pictures:
+    sample = facts.some(SAMPLE)
     opened = [open_image(row.fields["image"], where=row.where) for row in sample]
     sizes = [min(picture.size) for picture in opened]
     small = np.stack([np.asarray(picture.convert("L").resize((PROBE_SIDE, PROBE_SIDE))) for picture in opened])
     return Pictures(
-        count=total,
-        labels=len(counts),
+        count=facts.count,
+        labels=len(facts.labels),
         side=int(np.median(sizes)),
         grey=all(picture.mode in ("1", "L") for picture in opened),
         sizes_differ=len({picture.size for picture in opened}) > 1,
@@ -113,9 +109,9 @@ def mirror_accuracy(small: np.ndarray, rows: Sequence[Row]) -> float:
     return float(mirrored.mean() / right.mean())
 
 
-def choose(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+def choose(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     """For a model from scratch, or for fine-tuning, where the model is given."""
-    pictures = look(rows)
+    pictures = look(facts)
     scratch = recipe != "finetune"
     settings: dict[str, Any] = {}
     why: dict[str, str] = {}

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from headway.data.facts import Facts
+from headway.data.row import Row
 from headway.models.recipes import SIZES, Size
 from headway.tasks.task import Choice
 from headway.tasks.text_settings import TOKEN, dropout_line, largest_suited, plans_by_time, seconds_per_token
@@ -28,16 +30,20 @@ TINY = SIZES["tiny"]
 CHARACTERS = 100  # a vocabulary of characters, about
 
 
+def text_of(row: Row) -> Iterable[str]:
+    return [row.fields["text"]]
+
+
 def choose_for_time(
-    texts: Callable[[], Iterable[str]], *, vocab: int, context: int | None, recipe: str, given: Mapping[str, Any]
-) -> Choice:
-    """For these texts; nothing without a time limit, and nothing for a model that is trained already: then they are not
-    read. `context`: of a decoder, whose context may be shorter and whose tokens may be characters."""
+    facts: Facts, texts: Callable[[Row], Iterable[str]], *, vocab: int, context: int | None, recipe: str,
+    given: Mapping[str, Any],
+) -> Choice:  # fmt: skip
+    """For the texts of the rows; nothing without a time limit, and nothing for a model that is trained already.
+    `context`: of a decoder, whose context may be shorter and whose tokens may be characters."""
     if not plans_by_time(recipe, given):
         return Choice()
-    characters, alphabet = 0, set[str]()
-    for text in texts():
-        characters += len(text)
+    characters, alphabet = facts.total(lambda row: sum(map(len, texts(row)))), set[str]()
+    for text in (text for row in facts.rows for text in texts(row)):
         if len(alphabet) <= ALPHABET:
             alphabet.update(text)
     if not characters:

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from headway.baselines import thinned
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.distributed import pick_device
 from headway.errors import DataError
 from headway.models import recipes
@@ -50,20 +49,20 @@ class Recordings:
         return self.count * self.seconds / 3600
 
 
-def look(rows: RowReader, *, rate: int) -> Recordings:
-    total, (some, _) = sum(1 for _ in rows()), thinned(rows(), lambda row: 1, most=SAMPLE)
-    lengths = sorted(Sound(row.fields["audio"], rate, row.where, DataError).header.seconds for row in some)
-    return Recordings(total, lengths[len(lengths) // 2] if lengths else 0.0)
+def look(facts: Facts, *, rate: int) -> Recordings:
+    sounds = (Sound(row.fields["audio"], rate, row.where, DataError) for row in facts.some(SAMPLE))
+    lengths = sorted(sound.header.seconds for sound in sounds)
+    return Recordings(facts.count, lengths[len(lengths) // 2] if lengths else 0.0)
 
 
-def choose(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+def choose(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     settings: dict[str, Any] = {}
     if minutes := given.get("train.minutes"):
         settings["train.eval_every"] = f"{max(LEAST_SECONDS, round(minutes * 60 / EVALUATIONS))}s"
     if recipe == "finetune":
         return Choice(settings)
     audio = AudioProcessor()
-    found = look(rows, rate=audio.sampling_rate)
+    found = look(facts, rate=audio.sampling_rate)
     stride, size = given.get("task.stride", STRIDE), LADDER[0]
     if minutes:
         allowed = [each for each, hours in zip(LADDER, HOURS, strict=True) if found.hours >= hours]

@@ -11,6 +11,7 @@ from headway.baselines import Baseline
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.reports import REPORTS
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.preprocess.sentences import split_sentences
 from headway.tasks import scores
@@ -42,12 +43,12 @@ class Summarize(Translate):
         return ExtractSummary
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         from headway.tasks.extract_summary import choose_method
 
-        choice = choose_method(rows, recipe=recipe, given=given)
+        choice = choose_method(facts, recipe=recipe, given=given)
         extracts = "extract" in (given.get("task.method"), choice.settings.get("task.method"))
-        return choice if extracts else super().choose_settings(rows, recipe=recipe, given=given)
+        return choice if extracts else super().choose_settings(facts, recipe=recipe, given=given)
 
     def generation_options(self) -> dict[str, Any]:
         return {**super().generation_options(), "no_repeat_ngram": self.no_repeat_ngram}

@@ -19,6 +19,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.entities import ENTITIES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models import recipes
@@ -69,12 +70,16 @@ class Tag(Task):
     architecture: TextModel = "transformer"
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def labels_in(cls, row: Row) -> Iterable[Label]:
+        return row.fields["tags"]
+
+    @classmethod
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         """A small vocabulary for small data: most names in a new text are new, and are then read by parts that the
         model has seen."""
         if recipe == "finetune":
             return Choice()
-        words = sum(len(row.fields["words"]) for row in rows())
+        words = facts.total(lambda row: len(row.fields["words"]))
         vocab = min(cls.vocab, max(LEAST_VOCAB, words // WORDS_A_TOKEN))
         if vocab == cls.vocab or "task.vocab" in given:
             return Choice()
@@ -82,13 +87,13 @@ class Tag(Task):
         return Choice({"task.vocab": vocab}, {"vocabulary": why})
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
-        task.labels = all_tags(tag for row in rows() for tag in row.fields["tags"])
+        task.labels = all_tags(map(str, facts.labels))
         if len(task.labels) < 2:
             raise DataError(f"the data has {len(task.labels)} tags; at least two are needed")
         if tokenizer is None:
-            texts = (" ".join(row.fields["words"]) for row in rows())
+            texts = (" ".join(row.fields["words"]) for row in facts.rows)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         return task
 

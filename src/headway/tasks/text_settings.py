@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from headway.data.dataset import RowReader
-from headway.data.target_kinds import Label, detect
+from headway.data.facts import Facts
+from headway.data.row import Row
+from headway.data.target_kinds import detect
 from headway.distributed import pick_device
 from headway.models import recipes
 from headway.models.build import build
@@ -34,6 +35,10 @@ BESIDE = {  # parts of a classifier from scratch
 }
 UNBALANCED = 3.0  # examples of the most frequent label for each of the rarest one
 MOST_LABELS = 1000
+
+
+def text_length(row: Row) -> int:
+    return len(row.fields["text"])
 
 
 @dataclass(frozen=True)
@@ -104,18 +109,12 @@ def seconds_per_token(size: Size) -> float:
         return min(step() for _ in range(STEPS))  # whatever else runs now may have ended soon
 
 
-def choose_for_labels(rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+def choose_for_labels(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     """As `choose_for_examples`; rare labels weigh more where the best weights are chosen by macro F1; and a model from
     scratch of a small data set has parts beside it that overfit less."""
-    found, characters, pairs = dict[Label, tuple[int, str]](), 0, False
-    for row in rows():
-        label = row.fields["label"] if isinstance(row.fields["label"], str) else tuple(row.fields["label"])
-        count, where = found.get(label, (0, row.where))
-        found[label] = (count + 1, where)
-        characters += len(row.fields["text"])
-        pairs = pairs or "text_pair" in row.fields
+    found, pairs = facts.labels, any("text_pair" in row.fields for row in facts.rows)
     counts = sorted(count for count, _ in found.values())
-    choice = choose_for_examples(Amount(sum(counts), characters), recipe=recipe, given=given)
+    choice = choose_for_examples(Amount(facts.count, facts.total(text_length)), recipe=recipe, given=given)
     if not 2 <= len(counts) <= MOST_LABELS:
         return choice
     if (given.get("task.kind") or detect(found, decimal=given.get("task.decimal", "")).kind) != "labels":

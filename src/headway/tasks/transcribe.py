@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.tones import SPOKEN_DIGITS
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
@@ -89,18 +89,18 @@ class Transcribe(Task):
         return {"epochs": 40, "batch": 32}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
-        return sound_settings.choose(rows, recipe=recipe, given=given)
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+        return sound_settings.choose(facts, recipe=recipe, given=given)
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         task.timestamps = False
         if tokenizer is None:
-            characters = sum(len(row.fields["text"]) for row in rows())
+            characters = facts.total(lambda row: len(row.fields["text"]))
             pairs = characters > PAIRS_FROM
             size = task.vocab or (max(300, min(8000, characters // 600)) if pairs else 1000)
-            texts = (row.fields["text"] for row in rows())
+            texts = (row.fields["text"] for row in facts.rows)
             task.tokenizer = Tokenizer.train(texts, kind="bpe" if pairs else "char", size=size)
             assert task.tokenizer.bos_id is not None
             task.start_id = task.tokenizer.bos_id

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.data.dataset import RowReader
+from headway.data.facts import Facts
+from headway.data.row import Row
 from headway.models.recipes import SIZES, Size
 from headway.tasks import language_settings as language
 from headway.tasks.task import Choice
@@ -33,11 +34,15 @@ TWO_WAYS = 1 / 5  # of the epochs, in which pairs that are seen OFTEN_ENOUGH are
 OFTEN_ENOUGH = 16.0
 
 
-def choose_for_pairs(rows: RowReader, *, recipe: str, given: Mapping[str, Any], two_ways: bool = True) -> Choice:
+def pair_length(row: Row) -> int:
+    return len(row.fields["source"]) + len(row.fields["target"])
+
+
+def choose_for_pairs(facts: Facts, *, recipe: str, given: Mapping[str, Any], two_ways: bool = True) -> Choice:
     """Nothing without a time limit and for a model that is trained already: then the pairs are not read."""
     if not plans_by_time(recipe, given):
         return Choice()
-    characters = sum(len(row.fields["source"]) + len(row.fields["target"]) for row in rows())
+    characters = facts.total(pair_length)
     if not characters:
         return Choice()
     vocab = given.get("task.vocab") or vocabulary(characters)

@@ -23,6 +23,7 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.families import FAMILIES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
+from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.data.word_questions import read_questions
 from headway.errors import ConfigError, DataError, InputError, did_you_mean
@@ -89,11 +90,11 @@ class Vectors(Task):
         return {"epochs": 5, "lr": 0.05, "batch_unit": "tokens"}
 
     @classmethod
-    def choose_settings(cls, rows: RowReader, *, recipe: str, given: Mapping[str, Any]) -> Choice:
+    def choose_settings(cls, facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
         """A small text is read more often, and its rarer words are kept."""
         if given.get("task.architecture") == "elmo":
-            return cls.variant({"architecture": "elmo"}).choose_settings(rows, recipe=recipe, given=given)
-        words = sum(len(row.fields["text"]) for row in rows()) // WORD_CHARACTERS
+            return cls.variant({"architecture": "elmo"}).choose_settings(facts, recipe=recipe, given=given)
+        words = facts.total(lambda row: len(row.fields["text"])) // WORD_CHARACTERS
         epochs = max(5, min(MOST_EPOCHS, ENOUGH // max(words, 1)))
         settings: dict[str, Any] = {"train.epochs": epochs}
         settings |= {"task.min_count": 2} if words < FEW_WORDS else {}
@@ -101,12 +102,12 @@ class Vectors(Task):
         return Choice(settings, {"epochs": f"{epochs}, for a text of about {words:,} words"})
 
     @classmethod
-    def from_data(cls, rows: RowReader, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
+    def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         """The words that occur often enough, most frequent first."""
         if tokenizer is not None:
             raise ConfigError("task vectors learns its words from the text and starts from no other model")
         task = cls.without_words(options)
-        counts = Counter(word for sentence in task.sentences(rows()) for word in sentence)
+        counts = Counter(word for sentence in task.sentences(iter(facts.rows)) for word in sentence)
         words = [word for word, count in counts.most_common() if count >= task.min_count]
         task.tokenizer = word_tokenizer(words, lowercase=task.lowercase)
         return task

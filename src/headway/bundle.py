@@ -366,7 +366,8 @@ def _load(
         assign(model, state, dtype=floats, device=device)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    storage.convert_weights(model, None if wanted == found else wanted)
+    published = tensors.dtypes if isinstance(tensors, TensorFiles) else ()
+    storage.convert_weights(model, None if wanted == found else wanted, published=published)
     processor = Processor.load(folder, image_channels=model.image_channels, audio=model.inputs == "audio")
     if processor.tokenizer_error is not None:
         warnings.warn(printable(f"loaded without a tokenizer: {processor.tokenizer_error}"), stacklevel=2)

@@ -54,6 +54,11 @@ class TensorFiles(Mapping[str, "Tensor"]):
         return {key: text for header in self._headers.values() for key, text in header.metadata.items()}
 
     @property
+    def dtypes(self) -> set[str]:
+        """Of the tensors as stored, by the names in the files."""
+        return {info.dtype for header in self._headers.values() for info in header.values()}
+
+    @property
     def nbytes(self) -> int:
         """Total bytes of all tensors as stored."""
         return sum(info.nbytes for header in self._headers.values() for info in header.values())

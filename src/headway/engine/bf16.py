@@ -1,4 +1,9 @@
-"""Linear layers and token tables with bfloat16 weights; activations stay float32."""
+"""Linear layers and token tables with bfloat16 weights; activations stay float32.
+
+A product of many rows is computed in one of two ways: the weights are widened to float32, or, if the model was
+published in bfloat16, the rows are rounded to bfloat16, as that model does everywhere; processors with such products
+take a fraction of the time. Which is faster, and from how many rows on, is measured when the model is loaded.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,9 @@ from torch import Tensor, nn
 
 from headway.engine.swap import swap_matrices
 from headway.layers.linear import Linear, TokenTable
+
+ROWS = (16, 64, 256)  # of the products that are measured
+MOST_OUTPUTS = 1024  # of the matrix in them
 
 
 class _Bf16Module(nn.Module):
@@ -29,13 +37,16 @@ class Bf16Linear(_Bf16Module):
         super().__init__(weight)
         self.out_features, self.in_features = weight.shape
         self.bias = bias
+        self.rounds_from: int | None = None  # products of so many rows or more round the rows
 
     @classmethod
     def of(cls, linear: Linear) -> Self:
         return cls(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:  # (…, in) → (…, out)
-        return F.linear(x, self.weight.to(x.dtype), self.bias)
+        if self.rounds_from is None or x.numel() < self.rounds_from * self.in_features:
+            return widened_product(x, self.weight, self.bias)
+        return rounded_product(x, self.weight, self.bias)
 
 
 class Bf16Table(_Bf16Module):
@@ -54,3 +65,38 @@ def convert_to_bf16(model: nn.Module) -> nn.Module:
         for parameter in model.parameters():
             parameter.data = parameter.data.float()
     return model
+
+
+def widened_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(x, weight.to(x.dtype), bias)
+
+
+def rounded_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = F.linear(x.to(weight.dtype), weight).to(x.dtype)
+    return y if bias is None else y + bias
+
+
+def choose_products(model: nn.Module) -> None:
+    """Measures both ways on the model's largest matrix, and sets the faster one."""
+    layers = [module for module in model.modules() if isinstance(module, Bf16Linear)]
+    if layers:
+        largest = max(layers, key=lambda layer: layer.weight.numel()).weight
+        faster_from = _rounding_is_faster_from(largest[:MOST_OUTPUTS])
+        for layer in layers:
+            layer.rounds_from = faster_from
+
+
+@torch.no_grad()
+def _rounding_is_faster_from(weight: Tensor) -> int | None:
+    """The number of rows from which on rounding them is always faster; None if it is not for the most rows."""
+    from headway.engine.measure import best
+
+    faster_from = None
+    for rows in reversed(ROWS):
+        x = torch.ones(rows, weight.shape[1], device=weight.device)
+        widened = best(lambda x=x: widened_product(x, weight, None))  # type: ignore[misc]
+        rounded = best(lambda x=x: rounded_product(x, weight, None))  # type: ignore[misc]
+        if rounded >= widened:
+            break
+        faster_from = rows
+    return faster_from

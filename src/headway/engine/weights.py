@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.engine.bf16 import Bf16Linear, Bf16Table
+from headway.engine.bf16 import Bf16Linear, Bf16Table, choose_products
 from headway.engine.int8 import GROUP, METHOD, PER_ROW, STEP, Int8Linear, Int8Table, dequantise, quantization_config
 from headway.engine.prepare import prepare
 from headway.errors import ConfigError
@@ -113,11 +113,15 @@ def float_type(weights: Weights) -> torch.dtype:
     return torch.bfloat16 if isinstance(weights, Bf16) else torch.float32
 
 
-def convert_weights(model: Model, weights: Weights | None) -> Model:
-    """Converts a float model in place and compiles its step; None: keeps the format."""
+def convert_weights(model: Model, weights: Weights | None, *, published: Iterable[str] = ()) -> Model:
+    """Converts a float model in place and compiles its step; None: keeps the format. `published`: the data types in its
+    file, as safetensors names them."""
     if isinstance(weights, Int8):
         return prepare(model, "int8", group=weights.group)
-    return prepare(model, "bf16" if isinstance(weights, Bf16) else None)
+    prepare(model, "bf16" if isinstance(weights, Bf16) else None)
+    if isinstance(weights, Bf16) and "BF16" in published:
+        choose_products(model)
+    return model
 
 
 def to_file(state: Mapping[str, Tensor], weights: Weights) -> dict[str, Tensor]:

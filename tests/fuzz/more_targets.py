@@ -18,6 +18,7 @@ from fuzz import models, seeds
 from fuzz.campaign import Target
 from fuzz.mutate import damaged, lied
 from PIL import Image
+from support.sentencepiece_models import trained
 
 from headway.checkpoints import read_json
 from headway.checkpoints.sentence import sentence_settings
@@ -126,11 +127,17 @@ def tokenizer_folder(kind: str) -> Callable[[Path], object]:
     return read
 
 
+def read_pieces(path: Path) -> object:
+    tokenizer = Tokenizer.load(path.parent)
+    ids = tokenizer.encode("the quick <s> fox\n🙂 is Straße")
+    tokenizer.decode(ids)
+    return len(ids), tokenizer.roles.keys()
+
+
 @cache
 def _sound_tokenizer(kind: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        trained = Tokenizer.train(["Ada met Charles in Leeds."] * 2, kind="bpe", size=280)
-        trained.save(folder)
+        Tokenizer.train(["Ada met Charles in Leeds."] * 2, kind="bpe", size=280).save(folder)
         files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     if kind == "byte-level":
         model = json.loads(files.pop("tokenizer.json"))["model"]
@@ -271,6 +278,8 @@ def targets() -> list[Target]:
         Target("table of pictures", "x.csv", [PICTURE_TABLE], read_pictures, damaged, 1),
         Target("merges.txt", "merges.txt", [_sound_tokenizer("byte-level")["merges.txt"]],
                tokenizer_folder("byte-level"), damaged, 1),
+        Target("SentencePiece", "tokenizer.model", [trained(kind, rule="identity", size=size)
+               for kind, size in (("unigram", 400), ("bpe", 800))], read_pieces, damaged, 2),
     ]  # fmt: skip
     for name, values in COMPANIONS.items():
         kind = "byte-level" if name in ("tokenizer_config.json", "added_tokens.json") else "json"

@@ -1,12 +1,14 @@
 """One target under fire: inputs are made from seeds and from earlier inputs that were answered in a new way.
 
-The only answers allowed are a result and a HeadwayError. Anything else is a crash, and its input is kept.
+The only answers allowed are a result and a HeadwayError, within bounded time and memory, and without another program.
+Anything else is a crash, and its input is kept.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -18,9 +20,22 @@ from random import Random
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.memory import peak_memory
 
 SLOW = 10  # seconds of the processor: longer for one small input is a fault too
+MEMORY = 1 << 30  # bytes that the process may grow by for one small input
 MOST_KEPT = 3000
+PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn")
+OWN = "limited_process.py"  # of Headway, with limits
+started: list[str] = []  # programs
+
+
+def _notice_programs(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in PROGRAMS and OWN not in str(arguments):
+        started.append(f"{event} {arguments!r:.200}")
+
+
+sys.addaudithook(_notice_programs)  # cannot be taken back
 
 
 @dataclass(frozen=True)
@@ -82,9 +97,14 @@ def fire(target: Target, *, inputs: int, seed: int, folder: Path | None = None) 
 
 def _answer(target: Target, path: Path, data: bytes, outcome: Outcome) -> str:
     """How the input was answered, in words without its own names and numbers."""
+    before = peak_memory() or 0
+    started.clear()
     try:
         with _time_limit():
-            result: Any = target.read(path)
+            try:
+                result: Any = target.read(path)
+            finally:
+                _check_process(before)
     except HeadwayError as error:
         outcome.refused += 1
         assert str(error).strip(), "an error without a message"
@@ -97,6 +117,13 @@ def _answer(target: Target, path: Path, data: bytes, outcome: Outcome) -> str:
         return crash.kind
     outcome.read += 1
     return f"read {result}"
+
+
+def _check_process(before: int) -> None:
+    if started:
+        raise AssertionError(f"a program was started: {started[0]}")
+    if (grown := (peak_memory() or 0) - before) > MEMORY:
+        raise AssertionError(f"the process grew by {grown >> 20} MB")
 
 
 @contextmanager

@@ -25,7 +25,26 @@ from headway.preprocess.archive import DAMAGED
 
 Samples = NDArray[np.float32]  # mono, full scale from -1 to 1
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", ".rf64")
+MPEG = (
+    b"\xe2\xe3\xe4\xe5\xf2\xf3\xf4\xf5\xfa\xfb\xfc\xfd"  # second byte of a frame: versions 1, 2 and 2.5, layers 2 and 3
+)
+# By libsndfile's names: suffixes, and what the files begin with. It knows more, decoders of which print to standard
+# output, and takes what it does not know for MP3.
+FORMATS: dict[str, tuple[tuple[str, ...], tuple[bytes, ...]]] = {
+    "WAV": ((".wav",), (b"RIFF", b"RIFX")),
+    "FLAC": ((".flac",), (b"fLaC",)),
+    "OGG": ((".ogg", ".oga", ".opus"), (b"OggS",)),
+    "MP3": ((".mp3",), (b"ID3", *(b"\xff" + bytes([second]) for second in MPEG))),
+    "AIFF": ((".aiff", ".aif"), (b"FORM",)),
+    "AU": ((".au",), (b".snd", b"dns.")),
+    "CAF": ((".caf",), (b"caff",)),
+    "W64": ((".w64",), (b"riff",)),
+    "RF64": ((".rf64",), (b"RF64",)),
+    "WAVEX": ((), (b"RIFF",)),
+    "NIST": ((), (b"NIST_1A",)),
+}
+SUFFIXES = tuple(suffix for suffixes, _ in FORMATS.values() for suffix in suffixes)
+SIGNATURES = tuple(signature for _, signatures in FORMATS.values() for signature in signatures)
 MAX_SECONDS = 48 * 3600.0  # a small file of silence may decode to years
 RATES = (1_000, 1_000_000)  # samples a second that a recording may have
 BLOCK = 1 << 18  # values that are decoded at once, over all channels
@@ -146,13 +165,19 @@ class Sound:
             source.seek(0)
         else:
             self._refuse(f"expected a sound file's Path, its bytes or an array, found {type(source).__name__}")
-        if not source.read(1):
+        if not (head := source.read(max(map(len, SIGNATURES)))):
             self._refuse("empty: 0 bytes")
         source.seek(0)
         try:
-            return stack.enter_context(soundfile.SoundFile(_QuietStream(source)))
-        except Exception as error:
-            self._refuse(f"not a sound file, or a damaged one ({error}); expected {', '.join(SUFFIXES[:6])} or similar")
+            if not head.startswith(SIGNATURES):
+                raise ValueError("it begins as none")
+            file = stack.enter_context(soundfile.SoundFile(_QuietStream(source)))
+            if file.format in FORMATS:
+                return file
+            raise ValueError(f"{file.format} is not read")
+        except Exception as raised:
+            error = getattr(raised, "error_string", raised)  # without the name of an object
+        self._refuse(f"not a sound file, or a damaged one ({error}); expected {', '.join(SUFFIXES[:6])} or similar")
 
     def _open_path(self, path: Path) -> IO[bytes]:
         try:

@@ -10,8 +10,8 @@ from typing import Any
 from headway import tasks
 from headway.bundle import load
 from headway.checkpoints import save_json, save_text
-from headway.data.dataset import first_rows
 from headway.data.row import Row
+from headway.data.split import drawn_rows
 from headway.errors import DataError
 from headway.files import is_present, open_file
 from headway.jobs.compare import ROWS, WATCHED, Run, sample_input
@@ -40,7 +40,7 @@ def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
 def measure(runs: Sequence[Run]) -> dict[str, Any]:
     plan = saved_plan(runs[0].folder)
     data = open_data(plan).load()
-    rows = usable(load(runs[0].folder).find_task(), first_rows(data.valid, ROWS))
+    rows = usable(load(runs[0].folder).find_task(), drawn_rows(data.valid(), ROWS))
     counts: dict[str, list[Counts]] = {}
     models: dict[str, dict[str, Any]] = {}
     metric, sample = "", None

@@ -216,6 +216,42 @@ def test_trust_30_33_no_address_is_fetched(tasks: Running, monkeypatch: pytest.M
             bait.accept()[0].close()
 
 
+def test_trust_60_a_bad_input_leaves_the_health_as_it_is(tasks: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of formats that are not read, damaged ones, and one on which a decoder fails as none did before."""
+    eps, png = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (8, 8)).save(eps, "EPS")
+    Image.new("RGB", (8, 8)).save(png, "PNG")
+    for data in (eps.getvalue(), png.getvalue()[:-30], b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\x89PNG\r\n\x1a\n" + bytes(40)):
+        reply = tasks.post("/models/classify-image", data, Content_Type="image/png")
+        assert reply.status == 400 and tasks.get("/health").status == 200, reply.body
+    worker = tasks.server.models.find("classify-image").served.worker
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_predict", broken)
+        assert tasks.post("/models/classify-image", png.getvalue(), Content_Type="image/png").status == 500
+        assert tasks.get("/health").status == 200
+    assert tasks.post("/models/classify-image", png.getvalue(), Content_Type="image/png").status == 200
+
+
+def test_control_60_a_forward_pass_that_fails_is_seen(tasks: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    png = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(png, "PNG")
+    model = tasks.server.models.find("classify-image").served.model
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(next(iter(model.children())), "forward", broken)
+        assert tasks.post("/models/classify-image", png.getvalue(), Content_Type="image/png").status == 500
+        assert tasks.get("/health").status == 503
+    assert tasks.post("/models/classify-image", png.getvalue(), Content_Type="image/png").status == 200
+    assert tasks.get("/health").status == 200
+
+
 # ---------------------------------------------------------------------------------------- size and time
 
 

@@ -46,6 +46,7 @@ class PredictionWorker(Worker):
         self._predict = predict
         self._ready: FairQueue[PredictionTicket] = FairQueue()
         self._batch: list[PredictionTicket] = []
+        self._failed_pass: Exception | None = None  # the last that a forward pass raised
         model.forward = self._interruptible(model.forward)
         for name in ("encode", "step"):
             if hasattr(model, name):
@@ -60,7 +61,11 @@ class PredictionWorker(Worker):
                 if all(ticket.cancelled for ticket in self._batch):
                     raise StoppedError
                 self.turns.pause()
-            return call(*arguments, **options)
+            try:
+                return call(*arguments, **options)
+            except Exception as error:
+                self._failed_pass = error
+                raise
 
         return called
 
@@ -127,6 +132,8 @@ class PredictionWorker(Worker):
                 self.finish(ticket, "ok")
 
     def _fault(self, ticket: PredictionTicket, error: Exception) -> None:
-        if as_api_error(error).status_code >= 500:
+        """The health of the model is that of its forward passes: an input on which something else fails says nothing of
+        it."""
+        if error is self._failed_pass and as_api_error(error).status_code >= 500:
             self.failing = f"{type(error).__name__}: {error}"
         self.fail(ticket, error)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headway.layers.ngrams import NgramLinear
 from headway.layers.token_convolution import TokenConvolution
-from headway.models.config import EnsembleConfig
+from headway.models.config import EnsembleConfig, ModelConfig
 from headway.models.outputs import Output
 from headway.models.protocol import HeadKind, Inputs, Model, Part, Shape
 
@@ -146,8 +146,11 @@ def members_of(model: nn.Module) -> dict[str, nn.Module]:
     return model.members if isinstance(model, Ensemble) else {}
 
 
-def with_members(model: Model, config: EnsembleConfig, *, seed: int = 0) -> Ensemble:
-    """A trained classifier with new members, whose first values depend on the seed alone."""
+def with_members(model: Any, config: ModelConfig, *, seed: int = 0) -> Any:
+    """A trained classifier with the members of the config, if it has any; their first values depend on the seed
+    alone."""
+    if not isinstance(config, EnsembleConfig):
+        return model
     made, some = Ensemble(config, model), next(model.parameters())
     for member in made.members.values():
         member.to(some.device, some.dtype)

@@ -21,7 +21,7 @@ from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, InputError
 from headway.models import recipes
-from headway.models.config import ClassifyHeadConfig, EnsembleConfig, ModelConfig
+from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.ensemble import members_of, with_members
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size, TextModel
@@ -187,7 +187,7 @@ class Classify(KindClassification):
             self.scale = self.scale.without_mean()
         adapted = with_head(model, head)
         config = self.members.config(adapted.config, vocab=len(self.tokenizer))
-        return with_members(adapted, config) if isinstance(config, EnsembleConfig) else adapted
+        return with_members(adapted, config)
 
     def use_model(self, model: Model) -> None:
         """Sets what depends on the model: its length limit, and whether it has segments."""

@@ -40,7 +40,9 @@ def try_table(path: Path, kind: str, *, rows: int, limits: Limits) -> str:
     archive = file.archive if isinstance(file, ArchivePath) else None
     inside = None if archive is None else file.relative_to(archive).as_posix()
     state = Path(archive or file).stat()
-    return _try(path, str(Path(archive or file).absolute()), inside, kind, rows, limits, size_of(file), state.st_mtime_ns)
+    return _try(
+        path, str(Path(archive or file).absolute()), inside, kind, rows, limits, size_of(file), state.st_mtime_ns
+    )
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ import headway
 from headway import tasks
 from headway.bundle import Bundle
 from headway.checkpoints import read_json
+from headway.checkpoints.saved import CHECKSUMS
 from headway.errors import ConfigError
 from headway.models.build import build
 from headway.models.config import ModelConfig
@@ -140,6 +141,7 @@ def test_dropout_rates_of_a_folder_are_checked(rates: Any, message: str, tmp_pat
     folder = Path(shutil.copytree(saved(CASES[0])[0], tmp_path / "model"))
     kept = read_json(folder / "headway.json")
     (folder / "headway.json").write_text(json.dumps(kept | {"dropout": rates}))
+    (folder / CHECKSUMS).unlink()
     with pytest.raises(ConfigError, match=message):
         headway.load(folder)
 

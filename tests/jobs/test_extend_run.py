@@ -31,7 +31,8 @@ def here(tmp_path: Path) -> Path:
 
 
 def finished(here: Path, name: str, **options: object) -> Path:
-    return jobs.train("classify", here / "mine.tsv", out=here / name, steps=4, settings=SETTINGS, **options).folder
+    settings = {**SETTINGS, "keep_states": True}
+    return jobs.train("classify", here / "mine.tsv", out=here / name, steps=4, settings=settings, **options).folder
 
 
 def weights(folder: Path) -> bytes:
@@ -56,12 +57,25 @@ def test_a_finished_run_is_extended_by_the_command_and_by_python_alike(here: Pat
 
 def test_the_whole_command_may_be_repeated(here: Path) -> None:
     given = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
-    line = ["train", "classify", "mine.tsv", *given, "--out", "run", "--steps"]
+    line = ["train", "classify", "mine.tsv", *given, "--out", "run", "--keep-states", "--steps"]
     assert command(*line, "3", cwd=here).returncode == 0
     assert "trained 5 steps" in command(*line, "5", "--resume", cwd=here).stdout
     other = command(*line, "6", "--resume", "--seed", "3", cwd=here)
     assert other.returncode == 2 and "train.seed: 0 there, 3 given" in other.stderr and "to extend it" in other.stderr
     assert json.loads((here / "run" / "training" / "plan.json").read_text())["train"]["steps"] == 5
+
+
+def test_a_finished_run_keeps_its_states_on_request(here: Path) -> None:
+    given = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+    assert command("train", "classify", "mine.tsv", *given, "--steps", "2", "--out", "run", cwd=here).returncode == 0
+    kept = {path.name for path in (here / "run" / "training").iterdir()}
+    assert not [name for name in kept if "state" in name or name.startswith(("best", "examples"))]
+    before = weights(here / "run")
+    again = command("train", "classify", "--resume", "--steps", "4", "--out", "run", cwd=here)
+    assert again.returncode == 2 and "has finished and its states were removed" in again.stderr
+    assert "--start run" in again.stderr and weights(here / "run") == before
+    assert headway.load(here / "run")("i love number 3")["label"] in ("good", "bad")
+    assert list(finished(here, "other").glob("training/state-*"))  # on request
 
 
 def test_a_length_that_is_not_more_leaves_the_run_as_it_was(here: Path) -> None:

@@ -143,6 +143,7 @@ def test_a_label_of_the_held_out_part_alone_does_not_stop_training(tmp_path: Pat
 def test_a_finished_run_is_extended_to_the_same_weights(name: str, data: Path, tmp_path: Path) -> None:
     """What is put into the weights or fitted at the end is not there when training goes on."""
     settings = {**SMALL, "schedule": "constant", "warmup": 0, "decay": 0, "save_every": 2, "eval_every": 2}
+    settings |= {"keep_states": True}
     columns = {"label": "price"} if name == "prices.csv" else None
     options: dict[str, Any] = {"columns": columns, "settings": settings}
     whole = jobs.train("classify", data / name, out=tmp_path / "whole", steps=4, **options)

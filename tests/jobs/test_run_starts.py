@@ -66,13 +66,13 @@ def test_the_kept_step_is_named(text: Path, tmp_path: Path) -> None:
 
 
 def test_a_finished_run_without_its_states_is_not_trained_again(text: Path, tmp_path: Path) -> None:
-    small("generate", tmp_path / "run", text, settings={"save_every": 1, "keep": 1})
+    small("generate", tmp_path / "run", text, settings={"save_every": 1, "keep": 1, "keep_states": True})
     weights = (tmp_path / "run" / "model.safetensors").read_bytes()
     for path in (tmp_path / "run" / "training").glob("state-*"):
         for file in path.iterdir():
             file.unlink()
         path.rmdir()
-    with pytest.raises(TrainingError, match="its states are gone"):
+    with pytest.raises(TrainingError, match="has finished and its states were removed"):
         jobs.resume(tmp_path / "run")
     (tmp_path / "run" / "training" / "scores.json").unlink()  # as if killed between the model and its scores
     with pytest.raises(TrainingError, match="its states are gone"):

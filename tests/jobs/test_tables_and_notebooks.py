@@ -12,6 +12,7 @@ from headway.errors import ConfigError, DataError, HeadwayError, InputError
 from headway.jobs import open_data, saved_plan
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 100, "eval_every": 5, "log_every": 1}
+KEPT = SMALL | {"keep_states": True}
 ROWS = [{"text": f"what a fine day {n}", "label": "<b>good</b>"} for n in range(20)]
 ROWS += [{"text": f"rain again today {n}", "label": "bad"} for n in range(20)]
 
@@ -19,7 +20,7 @@ ROWS += [{"text": f"rain again today {n}", "label": "bad"} for n in range(20)]
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables") / "run"
-    return headway.train("classify", pandas.DataFrame(ROWS), valid=ROWS[::10], out=folder, steps=20, settings=SMALL)
+    return headway.train("classify", pandas.DataFrame(ROWS), valid=ROWS[::10], out=folder, steps=20, settings=KEPT)
 
 
 def test_a_run_keeps_its_table(trained):

@@ -301,7 +301,7 @@ def test_the_arguments_of_a_training(studio: Running, monkeypatch: pytest.Monkey
     studio.post("/studio/runs", body)
     folder = folder_of(studio)
     assert seen == [["train", "classify", str(folder / "uploads/x.tsv"), "--text=--out=/tmp", f"--out={folder / 'new'}",
-                     "--steps=5", "--set=train.lr=0.01"]]  # fmt: skip
+                     "--keep-states", "--steps=5", "--set=train.lr=0.01"]]  # fmt: skip
     made_run(folder / "taken")
     assert studio.post("/studio/runs", {"name": "taken", "task": "classify"}).status == 409
     assert studio.post("/studio/runs/taken/stop", {}).status == 409, "it does not run"

@@ -169,7 +169,7 @@ def test_a_run_is_resumed_exactly_and_opens_again(tmp_path: Path) -> None:
             if status.step == 3:
                 raise KeyboardInterrupt
 
-    settings = {**TINY, "save_every": 2}
+    settings = {**TINY, "save_every": 2, "keep_states": True}
     whole = jobs.train("draw", out=tmp_path / "whole", steps=5, settings=settings)
     with pytest.raises(KeyboardInterrupt):
         jobs.train("draw", out=tmp_path / "stopped", steps=5, settings=settings, callbacks=[Stop()])

@@ -245,7 +245,7 @@ def test_saved_and_loaded_it_is_the_same(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_the_run(run: Path, tmp_path: Path) -> None:
-    settings = {**TINY, "ngrams": 2, "schedule": "constant"}
+    settings = {**TINY, "ngrams": 2, "schedule": "constant", "keep_states": True}
     train("classify", ROWS, out=tmp_path / "run", steps=3, settings=settings)
     resume(tmp_path / "run", steps=6)
     train("classify", ROWS, out=tmp_path / "whole", steps=6, settings=settings)

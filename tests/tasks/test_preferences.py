@@ -145,7 +145,7 @@ def test_training_learns_what_is_preferred(objective: str, chat_model: Path, pai
 
 
 def test_the_reference_is_computed_once_and_stored(chat_model: Path, pairs: Path, tmp_path: Path) -> None:
-    headway.train("chat", pairs, start=chat_model, out=tmp_path / "run", steps=2, settings=settings())
+    headway.train("chat", pairs, start=chat_model, out=tmp_path / "run", steps=2, settings=settings(keep_states=True))
     index = json.loads((tmp_path / "run/training/examples/index.json").read_text())
     store = Store.open(tmp_path / "run/training/examples", index["key"])
     assert store is not None and store.schema["reference"].dtype == "float32"
@@ -164,7 +164,7 @@ def test_the_reference_is_computed_once_and_stored(chat_model: Path, pairs: Path
 
 def test_a_resumed_run_is_the_same_run(chat_model: Path, pairs: Path, tmp_path: Path) -> None:
     whole = headway.train(
-        "chat", pairs, start=chat_model, out=tmp_path / "whole", steps=4, settings=settings(save_every=2)
+        "chat", pairs, start=chat_model, out=tmp_path / "whole", steps=4, settings=settings(save_every=2, keep_states=True)
     )
     shutil.copytree(tmp_path / "whole", tmp_path / "part")
     first, last = sorted((tmp_path / "part/training").glob("state-*"))

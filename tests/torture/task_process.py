@@ -31,7 +31,7 @@ REFUSED = 2  # exit code of a run that ends with a HeadwayError
 SMALL: dict[str, Any] = {
     "model.width": 16, "model.layers": 1, "model.heads": 2, "model.dropout": 0.1, "batch": 8, "save_every": 1,
     "task.convolutions": 0,
-    "eval_every": 2, "log_every": 1, "vocab": 300, "keep": 3,
+    "eval_every": 2, "log_every": 1, "vocab": 300, "keep": 3, "keep_states": True,
 }  # fmt: skip
 PROGRESS_BYTES = 500  # so that preparation saves its progress often
 

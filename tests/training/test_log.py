@@ -52,11 +52,11 @@ def test_curves_show_loss_and_scores(tmp_path):
     assert not (tmp_path / "none.png").exists()
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio"])
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb", "trackio"])
 def test_a_missing_tracker_names_its_package(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=f"pip install {name}"):
-        make_tracker(name, tmp_path)
+        make_tracker(name, tmp_path, {})
 
 
 def test_a_tracker_gets_metrics_and_scores(tmp_path, monkeypatch):
@@ -67,13 +67,13 @@ def test_a_tracker_gets_metrics_and_scores(tmp_path, monkeypatch):
         finish=lambda: calls.append(("finish",)),
     )
     monkeypatch.setitem(sys.modules, "trackio", board)
-    listener = make_tracker("trackio", tmp_path / "my run" / "training")
+    listener = make_tracker("trackio", tmp_path / "my run" / "training", {"lr": 0.1})
     status = Status(nn.Identity(), step=7)
     listener.on_log(status, {"loss": 1.0})
     listener.on_evaluate(status, {"f1": 0.5})
     listener.on_end(status)
     assert calls == [
-        ("init", {"project": "headway", "name": "my run"}),
+        ("init", {"project": "headway", "name": "my run", "config": {"lr": 0.1}}),
         ({"train/loss": 1.0}, 7),
         ({"evaluation/f1": 0.5}, 7),
         ("finish",),

@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("canaries") / "run"
     data = folder.parent / "x.csv"
     data.write_text(sound("classify", "csv"), encoding="utf-8")
-    jobs.train("classify", data, out=folder, steps=2, settings=SMALL)
+    jobs.train("classify", data, out=folder, steps=2, settings={**SMALL, "keep_states": True})
     return folder
 
 

@@ -83,7 +83,7 @@ def test_a_step_dump_is_verified_before_it_is_used(data: Path, tmp_path: Path) -
 
 
 def test_a_run_killed_before_its_first_state_starts_again(data: Path, tmp_path: Path) -> None:
-    options = {"steps": 4, "settings": {**SMALL, "save_every": 2, "eval_every": 0}}
+    options = {"steps": 4, "settings": {**SMALL, "save_every": 2, "eval_every": 0, "keep_states": True}}
     whole = train("classify", data, out=tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         train("classify", data, out=tmp_path / "run", callbacks=[Stop(at=1)], **options)

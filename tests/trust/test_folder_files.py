@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "x.csv").write_text(sound("classify", "csv"), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        jobs.train("classify", "x.csv", out="run", steps=3, settings=SMALL)
+        jobs.train("classify", "x.csv", out="run", steps=3, settings={**SMALL, "keep_states": True})
     (place / "run" / "training" / "lock").write_text("1")  # of a process that was killed
     return place
 

@@ -61,7 +61,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(place: Path, out: Path) -> None:
-    jobs.train("classify", place / "x.csv", out=out, steps=2, settings=SMALL)
+    jobs.train("classify", place / "x.csv", out=out, steps=2, settings={**SMALL, "keep_states": True})
 
 
 def one_line(error: DiskError, folder: Path) -> None:

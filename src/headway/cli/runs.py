@@ -16,7 +16,14 @@ from headway.printable import printable
 if TYPE_CHECKING:
     from headway.jobs.runs import RunSummary
 
-COLOURS = {"running": "cyan", "finished": "green", "stopped": "yellow", "dead": "red", "unreadable": "red"}
+COLOURS = {
+    "running": "cyan",
+    "finished": "green",
+    "stopped": "yellow",
+    "failed": "red",
+    "dead": "red",
+    "unreadable": "red",
+}
 GAP = 2  # cells between columns
 LEAST = ("data", "model", "baseline", "changed", "steps")  # columns that are left out first
 HEAD = ("run", "state", "task", "data", "model", "score", "baseline", "steps", "changed")
@@ -27,11 +34,17 @@ def runs(
     folder: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="A folder with runs in it, or below it, or a run.")
     ] = Path("runs"),
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what only resuming needs from finished runs, and partial files.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --prune: remove without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the runs in DIR (default: runs), those that changed last first: task, data, model, score, state."""
     from headway.jobs.runs import list_runs
 
+    if prune:
+        return prune_runs(folder, yes=yes, as_json=as_json)
     found = list_runs(folder)
     if as_json:
         return say_json([run.to_dict() for run in found], indent=2)
@@ -41,6 +54,29 @@ def runs(
     for run in found:
         if run.problem:
             note(f"note: {run.folder}: {run.problem}")
+
+
+def prune_runs(folder: Path, *, yes: bool, as_json: bool) -> None:
+    """A line for each file or folder that can be removed, and the question whether to."""
+    from headway.jobs.prune import prunable
+    from headway.jobs.prune import prune as remove_all
+
+    found = prunable(folder)
+    total = sum(each.bytes for each in found)
+    if as_json and not yes:
+        raise InputError("--prune --json asks nothing: add --yes to remove the files")
+    if not found:
+        return say_json({"removed": [], "bytes": 0}) if as_json else say(f"{folder}: nothing to remove")
+    tell = note if as_json else say
+    for each in found:
+        tell(f"{each.bytes:>16,} bytes  {each.path}")
+    tell(f"{total:>16,} bytes in all")
+    if not yes:
+        typer.confirm("Remove them? Finished runs cannot be extended then, but are used as before.", abort=True)
+    removed = remove_all(found)
+    if as_json:
+        return say_json({"removed": [str(each.path) for each in found], "bytes": removed})
+    say(f"removed {removed:,} bytes")
 
 
 def show_table(found: list[RunSummary], *, below: Path) -> None:

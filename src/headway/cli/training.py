@@ -67,6 +67,13 @@ def train(
         float | None, typer.Option(help="Minutes in which learning rates and dropout are searched before the run.")
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Check the data, show the settings, do not train.")] = False,
+    keep_states: Annotated[
+        bool, typer.Option("--keep-states", help="Keep what is needed to extend the run once it has finished.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, and all other lines to standard error.")
+    ] = False,
     *,
     reading: dict[str, Any],
 ) -> None:
@@ -87,6 +94,8 @@ def train(
         "train.device": device,
     }
     settings |= {name: value for name, value in flags.items() if value is not None}
+    settings |= {"train.keep_states": True} if keep_states and not resume else {}
+    tell = unsaid if quiet else note if as_json else say
     given = {
         "data": data,
         "start": start,
@@ -109,6 +118,7 @@ def train(
         other = given.keys() - lengths.keys()
         wanted = jobs.make_plan(task, **given) if other else replace(plan, task=task)
         jobs.refuse_other(wanted, plan, run=folder)
+        plan = replace(plan, train=plan.train | {"keep_states": True}) if keep_states else plan
     else:
         plan = jobs.make_plan(task, **given)
     if search is not None and not resume:
@@ -118,19 +128,29 @@ def train(
         if dry_run:
             show_search(plan, minutes=search, say=say)
         else:
-            plan = search_settings(plan, folder, minutes=search, say=say)
+            plan = search_settings(plan, folder, minutes=search, say=tell)
     if dry_run:
         jobs.show_plan(plan, say=say)
         return
-    trained = jobs.run_plan(plan, folder, callbacks=[jobs.progress(plan)], say=say, resume=resume)
+    shown = [] if quiet else [jobs.progress(plan, stderr=as_json)]
+    trained = jobs.run_plan(plan, folder, callbacks=shown, say=tell, resume=resume)
+    if quiet:
+        for warning in trained.warnings:
+            note(f"warning: {warning}")
+    if as_json and (trained.scores or trained.result.exit_code):
+        say_json(trained.to_dict())
     if trained.result.exit_code:
-        say(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; continue with:")
-        say(f"  headway train {plan.task} --resume --out {folder}")
+        tell(f"stopped by {trained.result.stopped_by} at step {trained.result.steps}; continue with:")
+        tell(f"  headway train {plan.task} --resume --out {folder}")
         raise typer.Exit(trained.result.exit_code)
-    if not trained.scores:
-        return  # rank 0 reports
+    if not trained.scores or quiet or as_json:
+        return  # without scores, rank 0 reports
     say_lines(jobs.score_lines(trained.scores))
     say_saved(folder)
+
+
+def unsaid(line: str) -> None:
+    """In place of `say`, with --quiet."""
 
 
 @app.command()

@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from headway.checkpoints.header import read_given_json
 from headway.errors import CheckpointError, ConfigError, did_you_mean
@@ -79,8 +79,15 @@ def by_section(values: Mapping[str, Any], known: Mapping[str, type]) -> Sections
                 else did_you_mean(name, choices, otherwise=f"known: {', '.join(sorted(choices))}")
             )
             raise ConfigError(f"setting {key!r} is not known; {hint}")
-        out[found[0]][name] = from_dict(hints[found[0]][name], value, path=f"setting {key!r}")
+        kind = hints[found[0]][name]
+        out[found[0]][name] = from_dict(kind, as_list(kind, value), path=f"setting {key!r}")
     return out
+
+
+def as_list(kind: Any, value: Any) -> Any:
+    """A text for a setting that is a list of texts: its parts between commas (`report=tensorboard,mlflow`)."""
+    is_list = get_origin(kind) in (list, tuple) and str in get_args(kind)
+    return [part.strip() for part in value.split(",")] if is_list and isinstance(value, str) else value
 
 
 def flatten(values: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, Any]:

@@ -32,8 +32,19 @@ from headway.generation.defaults import SEARCH as SEARCH_KEYS
 from headway.jobs.budget import fit_budget
 from headway.jobs.columns import Columns
 from headway.jobs.cost import Estimator, RowSample, Workload
+from headway.jobs.failures import holds_run, require_packages
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, unusual_settings
-from headway.jobs.run_folder import INITIAL, PLAN, SCORES, TRAINING, read_run_json, require_writable, run_file
+from headway.jobs.run_folder import (
+    EXAMPLES,
+    HELD_OUT,
+    INITIAL,
+    PLAN,
+    SCORES,
+    TRAINING,
+    read_run_json,
+    require_writable,
+    run_file,
+)
 from headway.memory import return_freed_memory
 from headway.models.build import build
 from headway.models.ensemble import network_of
@@ -45,9 +56,6 @@ from headway.tasks.task import Task
 from headway.training.nonfinite import is_out_of_memory
 from headway.training.settings import Settings
 from headway.training.state import lock_folder
-
-EXAMPLES = "examples"  # in a run's training/: the store of prepared examples
-HELD_OUT = "held-out"  # as EXAMPLES, of the held-out rows, where a reference model is needed
 
 Say = Callable[[str], None]
 
@@ -63,7 +71,7 @@ class Prepared:
 
 
 def refuse_existing(folder: Path) -> None:
-    if is_present(run_file(folder, PLAN)):
+    if holds_run(folder):
         raise ConfigError(
             f"{folder}: holds an earlier run; resume it (--resume, headway.resume) or choose another output folder"
         )
@@ -254,6 +262,7 @@ def check_plan(plan: Plan, tables: Tables | None = None) -> Report:
 
 
 def completed(plan: Plan, tables: Tables | None = None) -> tuple[Plan, Dataset, Facts]:
+    require_packages(plan)
     data = open_data(plan, tables).load()
     facts = facts_of(plan, data)
     return complete(plan, facts), data, facts

@@ -25,6 +25,7 @@ from headway.training.settings import LENGTHS, Settings
 from headway.validation import from_dict
 
 WORTH_ROUNDING = 1.5  # times as fast
+ON_DISK = ("train.keep", "train.keep_states")  # settings of what is kept, which change no number
 SHOWN = 5  # settings that differ, by name, in one message
 
 
@@ -219,7 +220,7 @@ def refuse_other(given: Plan, saved: Plan, *, run: str | Path) -> None:
     differing = [
         f"{name}: {there.get(name)!r} there, {here.get(name)!r} given"
         for name in {**there, **here}
-        if name not in chosen and here.get(name) != there.get(name)
+        if name not in {*chosen, *ON_DISK} and here.get(name) != there.get(name)
     ]
     if differing:
         differing[SHOWN:] = [f"and {len(differing) - SHOWN} more"] if len(differing) > SHOWN else []

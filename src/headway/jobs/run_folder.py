@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from headway.checkpoints import read_json
 from headway.errors import ConfigError
-from headway.files import is_present, require_inside
+from headway.files import is_present, remove, require_inside
 
 TRAINING = "training"  # in a run's folder: states, log, prepared examples
 ADAPTER = "adapter"  # in the folder of a run with LoRA: its adapters in the layout of PEFT
@@ -18,6 +19,10 @@ PLAN = "plan.json"  # in a run's training/
 INITIAL = "initial.json"  # in a run's training/: checksums of the weights before its first step
 BASELINES = "baselines.json"  # in a run's training/: what cheap models reach on the same held-out examples
 SCORES = "scores.json"  # in a run's training/, once it has come to its end
+FAILED = "error.json"  # in a run's training/: the error that ended it
+EXAMPLES = "examples"  # in a run's training/: the store of prepared examples
+HELD_OUT = "held-out"  # as EXAMPLES, of the held-out rows, where a reference model is needed
+BEST = "best.safetensors"  # in a run's training/: the best weights so far
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -35,6 +40,23 @@ def read_run_json(folder: str | Path, name: str) -> dict[str, Any] | None:
 
 def listed(paths: Paths) -> list[Path]:
     return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+
+
+def entries(folder: Path) -> set[str] | None:
+    """Names in a folder; None if there is none."""
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else None
+
+
+def remove_new(folder: Path, before: set[str] | None) -> None:
+    """Removes what was not in a folder before, and the folder if it was not there."""
+    with suppress(OSError):
+        for name in (entries(folder) or set()) - (before or set()):
+            if not (name == TRAINING and (folder / name).is_dir()):
+                remove(folder / name)
+            elif not entries(folder / name):
+                (folder / name).rmdir()
+        if before is None:
+            folder.rmdir()
 
 
 def require_writable(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from headway.checkpoints import TensorFiles
 from headway.errors import HeadwayError, InputError
 from headway.files import is_present, open_file
-from headway.jobs.run_folder import BASELINES, PLAN, SCORES, TRAINING, read_run_json, run_file
+from headway.jobs.run_folder import BASELINES, FAILED, PLAN, SCORES, TRAINING, read_run_json, run_file
 from headway.locks import is_locked
 from headway.training.folder import LOCK, METRICS, Entry, parse_entry
 from headway.training.settings import LENGTHS
@@ -45,7 +45,7 @@ TASK_METRICS = {  # task -> its metric, by kind of target where it has several; 
     "draw": ("loss",),
 }
 
-State = Literal["running", "finished", "stopped", "dead", "unreadable"]
+State = Literal["running", "finished", "stopped", "failed", "dead", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class RunSummary:
     - running: a process holds the lock of its folder
     - dead: its process ended without removing the lock: killed, or the machine stopped; it can be resumed
     - finished: it has come to its end; its folder holds the trained model
-    - stopped: it ended before that, by a signal or an error, or has not begun; it can be resumed
+    - failed: an error ended it, which `problem` says; it can be resumed
+    - stopped: it ended before that, by a signal, or has not begun; it can be resumed
     - unreadable: `problem` says which file is damaged
     """
 
@@ -122,7 +123,7 @@ def run_summary(folder: str | Path) -> RunSummary:
     folder = Path(folder)
     if not is_run(folder):
         raise InputError(f"{folder}: holds no run (no {TRAINING}/{PLAN}); give a folder that `headway train` wrote")
-    updated = max((_changed(run_file(folder, name)) for name in (PLAN, SCORES, METRICS)), default=0.0)
+    updated = max((_changed(run_file(folder, name)) for name in (PLAN, SCORES, METRICS, FAILED)), default=0.0)
     try:
         return _summary(folder, updated=updated)
     except (HeadwayError, OSError) as error:
@@ -155,6 +156,7 @@ def _summary(folder: Path, *, updated: float) -> RunSummary:
         is_final=is_final,
         baseline=_baselines(folder, next(iter(scores), "")) if is_final else {},
         updated=updated,
+        problem=_text((read_run_json(folder, FAILED) or {}).get("error")) if state == "failed" else "",
     )
 
 
@@ -178,7 +180,9 @@ def run_state(folder: str | Path) -> State:
     lock = run_file(folder, LOCK)
     if is_present(lock):
         return "running" if is_locked(lock) else "dead"
-    return "finished" if is_present(run_file(folder, SCORES)) else "stopped"
+    if is_present(run_file(folder, SCORES)):
+        return "finished"
+    return "failed" if is_present(run_file(folder, FAILED)) else "stopped"
 
 
 def log_entries(folder: str | Path, *, last: int | None = None) -> Iterator[Entry]:

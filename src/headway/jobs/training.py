@@ -23,6 +23,7 @@ from headway.errors import ConfigError, DataError, did_you_mean
 from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.columns import Columns
+from headway.jobs.failures import noted_failure, refuse_finished, require_packages
 from headway.jobs.inference import require_finite
 from headway.jobs.memory_tables import as_files
 from headway.jobs.notebook import plot_curves, run_html
@@ -36,6 +37,7 @@ from headway.jobs.preparation import (
     removed_unless_started,
     require_initial_weights,
 )
+from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, saved_plan, with_length
 from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.jobs.runs import named_score
@@ -68,6 +70,19 @@ class Trained:
     folder: Path
     warnings: list[str] = field(default_factory=list)  # that the run diverged or is not better than a baseline
     baselines: list[Baseline] = field(default_factory=list)  # on the same held-out examples
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "folder": str(self.folder),
+            "steps": self.result.steps,
+            "seconds": self.result.seconds,
+            "stopped_by": self.result.stopped_by,
+            "best_step": self.result.best_step,
+            "scores": self.scores,
+            "baselines": [asdict(each) for each in self.baselines],
+            "warnings": self.warnings,
+        }
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
@@ -118,7 +133,7 @@ def train(
     by name (`lr`, `task.limit`, `model.width`). `say` receives the lines that the command prints.
 
     >>> rows = [{"text": "what a fine day", "label": "good"}, {"text": "rain again today", "label": "bad"}] * 20
-    >>> small = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 100}
+    >>> small = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 100, "keep_states": True}
     >>> trained = headway.train("classify", rows, valid=rows[:2], out="weather", steps=30, settings=small)
     >>> trained.bundle("what a fine day")["label"]
     'good'
@@ -177,7 +192,12 @@ def run_plan(
 ) -> Trained:
     """Trains by `plan` in `folder`. The first process prepares the run there and trains what it built; the other
     processes, and every resumed run, load it from the folder."""
+    require_own_folders(folder)
+    if resume:
+        refuse_finished(folder)
     with ExitStack() as stack:
+        if os.environ.get("RANK", "0") == "0":
+            stack.enter_context(noted_failure(folder, is_new=not resume and not started_again(folder)))
         return _run_plan(
             plan, folder, callbacks=callbacks, say=say, resume=resume, stack=stack, with_baselines=with_baselines
         )
@@ -189,7 +209,7 @@ def _run_plan(
 ) -> Trained:  # fmt: skip
     if path := tasks.find(plan.task).variant(plan.options).own_job:
         return own_job(path)(plan, folder, callbacks=callbacks, say=say or _silent, resume=resume)
-    require_own_folders(folder)
+    require_packages(plan)
     settings, opened = plan.settings(), open_data(plan)
     world = init_distributed(pick_device(settings.device))
     if not resume and world.broadcast(started_again(folder)):
@@ -271,6 +291,7 @@ def _run_plan(
         )  # fmt: skip
         save_json(run_file(folder, BASELINES), {"baselines": [asdict(each) for each in beside]})
         save_json(run_file(folder, SCORES), scores)  # last: it says that the run has come to its end
+        drop_states(folder, kept=settings.keep_states)
         peak = peak_memory()
         memory = "unknown" if peak is None else f"{peak / 2**30:.2f} GiB"
         if result.best is not None:
@@ -339,8 +360,8 @@ def _silent(text: str) -> None:
     pass
 
 
-def progress(plan: Plan) -> ProgressLine:
+def progress(plan: Plan, *, stderr: bool = False) -> ProgressLine:
     """It shows the score that the user named, or the task's metric."""
     metric: Any = tasks.find(plan.task).variant(plan.options).metric  # a property where it depends on the data
     score = named_score(vars(plan)) or (metric if isinstance(metric, str) else None)
-    return ProgressLine(unit=plan.train["batch_unit"], score=score)
+    return ProgressLine(unit=plan.train["batch_unit"], score=score, stderr=stderr)

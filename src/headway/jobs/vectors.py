@@ -21,6 +21,7 @@ from headway.files import is_present
 from headway.jobs.card import write_card
 from headway.jobs.outcome import run_warnings
 from headway.jobs.preparation import Say, locked_run, removed_unless_started
+from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, Paths, listed, require_own_folders, run_file
 from headway.jobs.training import Trained
@@ -150,6 +151,7 @@ def finished(
         warnings=warnings,
     )  # fmt: skip
     save_json(run_file(folder, SCORES), scores)
+    drop_states(folder, kept=settings.keep_states)
     seconds = max(result.seconds, 1e-9)
     speed = words * settings.epochs / seconds
     say(f"trained {settings.epochs} epochs in {seconds / 60:.1f} minutes, {speed:,.0f} words/s")

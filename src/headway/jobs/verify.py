@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -131,6 +131,7 @@ def verify_resume(
 ) -> Verified:
     """Both runs are written below `folder`; `train_or_resume` is the work of each process."""
     _require_repeatable(plan)
+    plan = replace(plan, train=plan.train | {"keep_states": True})  # they are compared
     open_data(plan)  # what is wrong with the files is said before a process is started
     random, whole, killed = Random(seed), folder / "whole", folder / "killed"
     say("training without interruption")

@@ -164,7 +164,7 @@ async def start_run(request: Request, body: StartBody) -> Any:
         options = {"size": body.size, "recipe": body.recipe, "seed": body.seed, **lengths}
         if body.start is not None:
             options["start"] = _start_folder(request, table, body.start)
-        arguments = ["train", body.task, *_data_arguments(table, body), f"--out={folder}"]
+        arguments = ["train", body.task, *_data_arguments(table, body), f"--out={folder}", "--keep-states"]
         arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
         arguments += [f"--set={key}={v!r}" for name, key in SETTINGS.items() if (v := getattr(body, name)) is not None]
         table.processes.start(body.name, arguments, task=body.task)

@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -46,7 +45,6 @@ from headway.tasks.task import Choice, Example, Task
 
 BATCH = 16  # pictures of one forward pass
 COLOUR = 0.3  # strength of the changes of colour
-PACKAGES = ("scipy", "faster_coco_eval")  # of the matching, and of the scores
 MIXING = 1  # what a further draw of an example is for
 
 
@@ -63,6 +61,7 @@ class Detect(Task):
     run_options: ClassVar[tuple[str, ...]] = ("threshold",)
     reads_text: ClassVar[bool] = False
     rows_at_once: ClassVar[int] = 1024
+    packages: ClassVar[dict[str, str]] = {"scipy": "vision", "faster_coco_eval": "vision"}  # matching, scores
 
     labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
     counts: list[int] = field(default_factory=list, repr=False)  # boxes of each label in the training data
@@ -148,11 +147,6 @@ class Detect(Task):
         return with_labels(model, len(self.labels))
 
     # --- training
-
-    def start_training(self) -> None:
-        for package in PACKAGES:
-            if find_spec(package) is None:
-                raise ConfigError(f'training a detector needs {package}: pip install "headway[vision]"')
 
     def parse_input(self, text: str) -> Any:
         return Path(text)

@@ -72,6 +72,7 @@ class Task(ABC):
     transcribes: ClassVar[bool] = False  # `predict` gives transcripts
     run_options: ClassVar[tuple[str, ...]] = ()  # of `headway run` that apply to a task that generates no text
     default_size: ClassVar[str] = "tiny"
+    packages: ClassVar[Mapping[str, str]] = {}  # that training needs -> the extra of headway that has them
     input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
     example_input: ClassVar[str] = "Some text"
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer

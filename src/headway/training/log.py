@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -137,6 +139,8 @@ def draw_curves(history: list[Entry], path: Path) -> None:
 
 
 class TensorBoard(Callback):
+    """Event files in the run's `training/tensorboard`."""
+
     def __init__(self, training: Path) -> None:
         _import_optional("tensorboard", "tensorboard")
         from torch.utils.tensorboard import SummaryWriter
@@ -156,11 +160,12 @@ class TensorBoard(Callback):
 
 
 class ExperimentTracker(Callback):
-    """Weights & Biases or Trackio, which have the same interface."""
+    """Weights & Biases or Trackio, which have the same interface. The files of the first are in the run's folder."""
 
-    def __init__(self, module: str, training: Path) -> None:
+    def __init__(self, module: str, training: Path, config: Mapping[str, Any]) -> None:
         self.tracker = _import_optional(module, module)
-        self.tracker.init(project="headway", name=training.parent.name)
+        place = {"dir": str(training)} if module == "wandb" else {}
+        self.tracker.init(project="headway", name=training.parent.name, config=dict(config), **place)
 
     def on_log(self, status: Status, metrics: dict[str, float]) -> None:
         self.tracker.log({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
@@ -172,9 +177,37 @@ class ExperimentTracker(Callback):
         self.tracker.finish()
 
 
-def make_tracker(name: str, training: Path) -> Callback:
-    """The tracker that an entry of `Settings.report` names."""
-    return TensorBoard(training) if name == "tensorboard" else ExperimentTracker(name, training)
+class MLflow(Callback):
+    """A run of the experiment "headway", wherever MLflow stores its runs (MLFLOW_TRACKING_URI)."""
+
+    def __init__(self, training: Path, config: Mapping[str, Any]) -> None:
+        self.tracker = _import_optional("mlflow", "mlflow")
+        self.tracker.set_experiment("headway")
+        self.tracker.start_run(run_name=training.parent.name)
+        self.tracker.log_params(dict(config))
+
+    def on_log(self, status: Status, metrics: dict[str, float]) -> None:
+        self.tracker.log_metrics({f"train/{name}": value for name, value in metrics.items()}, step=status.step)
+
+    def on_evaluate(self, status: Status, scores: dict[str, float]) -> None:
+        self.tracker.log_metrics({f"evaluation/{name}": value for name, value in scores.items()}, step=status.step)
+
+    def on_end(self, status: Status) -> None:
+        self.tracker.end_run()
+
+
+def make_tracker(name: str, training: Path, config: Mapping[str, Any]) -> Callback:
+    """The tracker that an entry of `Settings.report` names; `config` are the settings of the run."""
+    if name == "tensorboard":
+        return TensorBoard(training)
+    return MLflow(training, config) if name == "mlflow" else ExperimentTracker(name, training, config)
+
+
+def require_trackers(names: Iterable[str]) -> None:
+    """Before any work."""
+    for name in names:
+        if find_spec(name) is None:
+            raise ConfigError(f"report: {name} is not installed; run `pip install {name}` or leave it out")
 
 
 def _import_optional(module: str, package: str) -> Any:

@@ -80,7 +80,10 @@ def fit(
         run.evaluate = evaluate
         run.best = BestCheckpoint(training / "best.safetensors", score, higher_is_better) if score is not None else None
         if world.is_main:
-            run.callbacks = [*callbacks, *(make_tracker(name, training) for name in settings.report)]
+            run.callbacks = [
+                *callbacks,
+                *(make_tracker(name, training, settings.as_dict()) for name in settings.report),
+            ]
         stack.callback(run.notify, "on_end")
         stack.callback(run.stepper.reader.close)
         interrupt = stack.enter_context(catch_signals())

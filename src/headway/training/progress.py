@@ -30,8 +30,10 @@ KEPT = 4096  # losses; of more, every other one is dropped
 class ProgressLine(Callback):
     """A callback of `fit` that shows step, loss, score, speed, learning rate and the remaining time."""
 
-    def __init__(self, *, unit: str = "examples", score: str | None = None, every: float = 10.0) -> None:
-        self.console = Console(highlight=False, markup=False)  # "[x]" in a warning is not markup
+    def __init__(
+        self, *, unit: str = "examples", score: str | None = None, every: float = 10.0, stderr: bool = False
+    ) -> None:
+        self.console = Console(highlight=False, markup=False, stderr=stderr)  # "[x]" in a warning is not markup
         self.unit = unit
         self.score = score
         self.every = every

@@ -17,7 +17,7 @@ Every = int | str  # 500 = steps; "90s", "10m" = time; "epoch" = at each epoch's
 SHARDS = ("none", "full")
 PRECISIONS = ("fp32", "bf16", "fp16")
 BATCH_UNITS = ("examples", "tokens")
-REPORTS = ("tensorboard", "wandb", "trackio")
+REPORTS = ("tensorboard", "mlflow", "wandb", "trackio")
 
 LENGTHS = ("steps", "epochs", "minutes")
 
@@ -60,11 +60,12 @@ class Settings:
     eval_every: Every = "epoch"
     save_every: Every = "5m"
     keep: int = 2  # resumable states on disk
+    keep_states: bool = False  # also once the run has finished, so that it can be extended (--keep-states)
     eval_rows: int = 500  # held-out examples of an evaluation during training, at most; the last one sees them all
     score: str = ""  # that the best weights are kept by; empty: the task's own
     patience: int = 0  # evaluations without a better score before stopping; 0 = never
     log_every: int = 10
-    report: tuple[str, ...] = ()  # in addition to metrics.jsonl: tensorboard, wandb, trackio
+    report: tuple[str, ...] = ()  # in addition to metrics.jsonl: tensorboard, mlflow, wandb, trackio
 
     precision: str = "fp32"
     checkpoint_activations: bool = False  # recompute blocks in the backward pass: less memory, a third more time

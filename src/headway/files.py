@@ -132,7 +132,7 @@ def atomic_write(path: PathLike, *, new: bool = False) -> Iterator[Path]:
     `path`; on an error it is removed and `path` is unchanged. A link is replaced; a device is not. A file that another
     process has written meanwhile is not replaced; with `new`, none is."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(path.parent)
     before = identity(path)
     if new and before is not None:
         raise TakenError(path)
@@ -153,7 +153,7 @@ def atomic_write(path: PathLike, *, new: bool = False) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Context that yields a temporary folder. On success its files are flushed to the disk and it replaces `path`,
     unless another process has written that meanwhile; on an error it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(path.parent)
     before = identity(path)
     with workplace(path.parent) as work:
         temporary = work / NEW / path.name
@@ -183,9 +183,8 @@ def identity(path: PathLike) -> tuple[int, ...] | None:
 def workplace(folder: Path) -> Iterator[Path]:
     """A new folder in `folder` for what is not complete, removed at the end. It is locked as long as it is in use: one
     without a lock is of a process that was killed, and is removed when the next process writes into `folder`."""
-    if (place := os.path.realpath(folder)) not in _tidied:
-        _tidied.add(place)
-        remove_leftovers(folder)
+    _tidy(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     while True:
         work = folder / f".headway-{secrets.token_hex(8)}{PARTIAL}"
         work.mkdir()
@@ -197,6 +196,13 @@ def workplace(folder: Path) -> Iterator[Path]:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
         return
+
+
+def _tidy(folder: Path) -> None:
+    """Remove leftovers, once in a process."""
+    if (place := os.path.realpath(folder)) not in _tidied:
+        _tidied.add(place)
+        remove_leftovers(folder)
 
 
 def remove_leftovers(folder: Path, *, alone: bool = False) -> None:

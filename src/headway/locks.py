@@ -46,7 +46,7 @@ def lock(path: Path, *, wait: float = INSTANT) -> Iterator[str | None]:
                     raise
                 sleep(PAUSE)
                 continue
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if _is_at(file, path):
                 break
             held.close()  # the holder before has just removed this file
         file.truncate(0)
@@ -56,7 +56,12 @@ def lock(path: Path, *, wait: float = INSTANT) -> Iterator[str | None]:
             yield warning
         finally:
             with suppress(OSError):  # Windows does not remove open files
-                path.unlink()
+                if _is_at(file, path):  # its folder may have been removed, and another process begun anew
+                    path.unlink()
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def is_locked(path: Path) -> bool:

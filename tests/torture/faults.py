@@ -11,6 +11,8 @@ from torture import rank_faults as ranks
 from torture import run_faults as runs
 from torture import system_faults as systems
 from torture import task_faults as real_runs
+from torture import writers
+from torture.all_writers import WRITERS
 from torture.trials import Fault
 
 FAULTS: dict[str, Fault] = {
@@ -38,4 +40,7 @@ FAULTS: dict[str, Fault] = {
     "SIGKILL of one of two ranks": ranks.rank_killed,
     "SIGKILL of a rank, resumed by more or fewer": ranks.ranks_changed,
     "out of memory on one of two ranks": ranks.rank_out_of_memory,
+}
+AT_ANY_CALL: dict[str, Fault] = {  # two at once, and SIGKILL, at system calls drawn at random
+    f"two writers, SIGKILL: {writer.name}": writers.fault(writer) for writer in WRITERS
 }

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torture.faults import FAULTS
+from torture.faults import AT_ANY_CALL, FAULTS
 from torture.real_task import real_task
 from torture.trials import NotPossibleError
 
-ALL = {**FAULTS, "SIGKILL 20 times in a real task": real_task}
+ALL = {**FAULTS, **AT_ANY_CALL, "SIGKILL 20 times in a real task": real_task}
 
 
 @dataclass

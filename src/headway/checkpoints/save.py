@@ -43,7 +43,6 @@ def save_tensors(
     count = len(shards)
     files = [SINGLE] if count == 1 else [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
     with disk_errors(folder, _nbytes(tensors)):
-        folder.mkdir(parents=True, exist_ok=True)
         with workplace(folder) as work:
             for file, names in zip(files, shards, strict=True):
                 chosen = {name: tensors[name] for name in names}

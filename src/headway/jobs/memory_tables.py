@@ -15,7 +15,7 @@ from headway.data.row import FILE_FIELDS
 from headway.data.tables import Tables, as_tables
 from headway.errors import ConfigError, DataError, HeadwayError
 from headway.files import atomic_write, disk_errors, is_present
-from headway.jobs.preparation import Say, refuse_existing
+from headway.jobs.preparation import Say, locked_run
 from headway.jobs.run_folder import PLAN, run_file
 
 DATA = "data"  # in a run's training/: the tables it was given
@@ -35,17 +35,17 @@ def as_files(
         raise ConfigError(f"task {task} reads files; give the folder or the table file that has them")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("several processes cannot share a table in memory; save it to a file and give that")
-    refuse_existing(folder)
-    existed, written = folder.exists(), run_file(folder, DATA)
-    try:
-        _write(tables, written)
-        yield [written], None, None if say is None else lambda line: say(_renamed(line, tables, written))
-    except HeadwayError as error:
-        if not is_present(run_file(folder, PLAN)):
-            shutil.rmtree(written if existed else folder, ignore_errors=True)
-        if isinstance(error, DataError):
-            raise DataError(_renamed(str(error), tables, written)) from error
-        raise
+    written = run_file(folder, DATA)
+    with locked_run(folder, resume=False) as is_new:
+        try:
+            _write(tables, written)
+            yield [written], None, None if say is None else lambda line: say(_renamed(line, tables, written))
+        except HeadwayError as error:
+            if not is_present(run_file(folder, PLAN)):
+                shutil.rmtree(folder if is_new else written, ignore_errors=True)
+            if isinstance(error, DataError):
+                raise DataError(_renamed(str(error), tables, written)) from error
+            raise
 
 
 def _renamed(text: str, tables: Tables, folder: Path) -> str:

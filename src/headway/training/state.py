@@ -8,10 +8,12 @@ and renamed, so that it is either complete or absent. A damaged state is reporte
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Literal, TypedDict
 
 from safetensors import SafetensorError, safe_open
@@ -38,6 +40,7 @@ from headway.validation import from_dict
 State = dict[str, Any]
 MANIFEST = "manifest.json"
 UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_held: dict[tuple[int, int, str], str | None] = {}  # locks of run folders: (process, thread, path) → warning
 RESUMABLE = "Earlier states are intact: free disk space and resume"
 
 
@@ -183,9 +186,13 @@ def remove_partial(training: Path) -> None:
 
 @contextmanager
 def lock_folder(training: Path) -> Iterator[str | None]:
-    """Lock a run folder; a second process gets an error with the id of the first. Yields a warning where the file
-    system has no locks."""
+    """Lock a run folder; a second process gets an error with the id of the first, and a thread that holds the lock
+    goes on holding it. Yields a warning where the file system has no locks."""
     path = training / LOCK
+    held = os.getpid(), get_ident(), os.path.realpath(path)
+    if held in _held:
+        yield _held[held]
+        return
     with ExitStack() as stack:
         try:
             with disk_errors(path, 20, advice=RESUMABLE):
@@ -195,4 +202,6 @@ def lock_folder(training: Path) -> Iterator[str | None]:
             raise TrainingError(
                 f"{training.parent}: process {error.holder} is training in this folder; choose another folder"
             ) from None
+        _held[held] = warning
+        stack.callback(_held.pop, held)
         yield warning

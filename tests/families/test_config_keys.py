@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from families.test_configs import BERT, GPT2, LLAMA, change, make
+from support.commands import headway as command
 
 import headway
 from headway.errors import ConfigError
@@ -123,6 +124,9 @@ def test_an_unknown_key_is_noted_once_and_changes_no_number(tmp_path: Path) -> N
     (message,) = {str(note.message) for note in noted}
     assert all(key in message for key in ("language", "eos_token_ids", "unk_token_id"))
     assert "hidden_dropout" not in message, "null is no setting"
+    assert "did you mean" not in message
+    (line,) = command("info", folder, cwd=tmp_path).stderr.splitlines()
+    assert line == f"warning: {message}"
     assert message.isprintable()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -20,7 +21,9 @@ UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 def main() -> None:
     try:
         try:
-            run_command()
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: note(f"warning: {message}")
+                run_command()
         finally:
             sys.stdout.flush()
     except HeadwayError as error:

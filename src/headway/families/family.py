@@ -207,7 +207,7 @@ class Keys:
                 f"{self.file}: {unknown[0]:.100} = {self.data[unknown[0]]!r:.100} is not a key of this family; {hint}"
             )
         if unknown:
-            missing = self.read - self.data.keys()
+            missing = self.read - BOOKKEEPING - self.data.keys()
             hints = (did_you_mean(key, missing, cutoff=0.85) for key in unknown[:MOST_NOTED])
             names = [f"{key:.60} ({hint})" if hint else f"{key:.60}" for key, hint in zip(unknown, hints, strict=False)]
             more = f" and {len(unknown) - MOST_NOTED:,} more" if len(unknown) > MOST_NOTED else ""

@@ -26,7 +26,7 @@ ALLOWED = {  # module → call: why it is none of a model or run folder's files 
     "checkpoints/files.py": {"safe_open": "after require_file"},
     "checkpoints/save.py": {
         "save_file": "to the temporary file of atomic_write",
-        "index.write_text": "to the temporary file of atomic_write",
+        "(work / INDEX).write_text": "in a temporary folder",
     },
     "checkpoints/text_files.py": {"partial.write_bytes": "to the temporary file of atomic_write"},
     "checkpoints/unpickle.py": {"torch.load": "weights only, in a child process, of a file that the user has allowed"},

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -220,11 +221,11 @@ def test_weights_are_replaced_atomically(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_locked_by_one_process(tmp_path):
-    with (
-        lock_folder(tmp_path),
-        pytest.raises(TrainingError, match=f"process {os.getpid()} is training"),
-        lock_folder(tmp_path),
-    ):
-        pass
-    with lock_folder(tmp_path):
-        pass
+    def other() -> None:
+        with pytest.raises(TrainingError, match=f"process {os.getpid()} is training"), lock_folder(tmp_path):
+            pass
+
+    with lock_folder(tmp_path), lock_folder(tmp_path), ThreadPoolExecutor() as pool:
+        pool.submit(other).result()
+    with ThreadPoolExecutor() as pool, pytest.raises(BaseException, match="DID NOT RAISE"):
+        pool.submit(other).result()

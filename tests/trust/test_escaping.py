@@ -124,6 +124,8 @@ def test_a_cell_is_no_formula(text: str) -> None:
 ESCAPERS = {  # module → what escapes in it, and why it is not one of the functions of printable.py
     "printable.py": {"html.escape"},
     "explain/explanation.py": {"html.escape"},  # a page within a page
+    "jobs/documents.py": {"html.escape"},  # the text of a document that is translated, in place of its own
+    "jobs/word_document.py": {"escape"},
     "tasks/transcripts.py": {"html.escape"},  # WebVTT, which has three of HTML's characters
 }
 

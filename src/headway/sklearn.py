@@ -113,7 +113,7 @@ class _TextEstimator(BaseEstimator):
         if not held.any():
             largest = max(places, key=len)
             if len(largest) < FEWEST:
-                raise InputError(f"{len(groups)} examples are too few to hold one out; give more")
+                raise InputError(f"{len(groups)} examples are too few: at least one more is needed to hold out")
             held[random.choice(largest)] = True
         return held
 

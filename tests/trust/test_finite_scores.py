@@ -40,7 +40,7 @@ def test_a_training_whose_score_is_not_finite_ends_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks.find("classify"), "quick_evaluate", lambda *_, **__: {"accuracy": math.nan})
-    with pytest.raises(HeadwayError, match="accuracy is nan, which is no score"):
+    with pytest.raises(HeadwayError, match="accuracy is nan, not a finite number"):
         jobs.train("classify", ROWS, out=tmp_path / "run", steps=1, **SMALL)
     assert (tmp_path / "run" / "model.safetensors").exists() and not (tmp_path / "run" / "scores.json").exists()
 

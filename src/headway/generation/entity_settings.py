@@ -11,10 +11,10 @@ from headway.generation.option import FLAG, option, optional, text
 class EntitySettings:
     labels: str | None = option(
         None,
-        "entities by name (GLiNER): the kinds to find, with commas between them.",
+        "Entities by name (GLiNER): the kinds to find, separated by commas.",
         optional(text),
         commands=("run",),
     )
     nested: bool = option(
-        False, "entities by name (GLiNER): an entity may lie inside another.", FLAG, commands=("run",)
+        False, "Entities by name (GLiNER): allow an entity inside another one.", FLAG, commands=("run",)
     )

@@ -43,52 +43,63 @@ class GenerationSettings:
     first few tokens and the last ones (see headway.generation.attention_sinks).
     """
 
-    max_new_tokens: int = option(128, "Longest answer, in tokens.", whole(1, 10**7), commands=RUN_AND_CHAT)
+    max_new_tokens: int = option(128, "Maximum number of tokens in an answer.", whole(1, 10**7), commands=RUN_AND_CHAT)
     min_new_tokens: int = option(
-        0, "Shortest answer, in tokens: what ends an answer is forbidden before.", LENGTH, commands=RUN_AND_CHAT
+        0,
+        "Minimum number of tokens in an answer: end-of-text tokens are suppressed until then.",
+        LENGTH,
+        commands=RUN_AND_CHAT,
     )
     max_length: int | None = option(
-        None, "Most tokens of prompt and answer together; None: no limit.", optional(whole(1, 10**7))
+        None,
+        "Maximum number of tokens in the prompt and the answer together; None: no limit.",
+        optional(whole(1, 10**7)),
     )
-    min_length: int = option(0, "Least tokens of prompt and answer together.", LENGTH)
+    min_length: int = option(0, "Minimum number of tokens in the prompt and the answer together.", LENGTH)
 
-    beams: int = option(1, "Beam width: beam search instead of sampling.", whole(1, 1000), commands=RUN_AND_EVALUATE)
+    beams: int = option(
+        1, "Beam width; more than 1 searches instead of sampling.", whole(1, 1000), commands=RUN_AND_EVALUATE
+    )
     groups: int = option(
         1, "Diverse beam search: each group of beams avoids the tokens of the groups before.", whole(1, 1000),
         commands=RUN,
     )  # fmt: skip
     diversity_penalty: float = option(
-        0.0, "With groups: off a token's score for each earlier group that has just taken it.", NOT_NEGATIVE,
+        0.0, "Subtracted from a token's score for every earlier group that chose it at this step.", NOT_NEGATIVE,
         commands=RUN,
     )  # fmt: skip
     length_penalty: float = option(
-        1.0, "With beams: score = sum of log p / length^penalty; above 0 favours length.", real("a finite number"),
+        1.0, "Beam score = sum of log p / length^penalty; above 0 favours longer answers.", real("a finite number"),
         commands=RUN,
     )  # fmt: skip
     coverage_penalty: float = option(
-        0.0, "With beams, for models that read a source: against leaving out parts of the source.", NOT_NEGATIVE,
+        0.0, "Beam search: penalty for parts of the source that the answer leaves out.", NOT_NEGATIVE,
         commands=RUN,
     )  # fmt: skip
-    early_stopping: bool | Literal["never"] = option(False, "When beam search ends.", one_of(True, False, "never"))
+    early_stopping: bool | Literal["never"] = option(
+        False,
+        "When beam search stops: True once enough answers are complete, False by a heuristic, never: at the limit.",
+        one_of(True, False, "never"),
+    )
     n: int = option(
-        1, "Answers for each input: the n best beams, or n samples or pictures.", whole(1, 1000), commands=RUN
+        1, "Number of answers for each input: the n best beams, n samples or n pictures.", whole(1, 1000), commands=RUN
     )
 
     temperature: float = option(
-        0.0, "Sampling temperature; 0 is greedy.", real("0 (greedy) or above", lambda x: x >= 0),
-        commands=RUN_AND_CHAT,
+        0.0, "Sampling temperature; 0 always takes the most probable token.",
+        real("0 (greedy) or above", lambda x: x >= 0), commands=RUN_AND_CHAT,
     )  # fmt: skip
-    top_k: int = option(0, "Sample among the k most probable tokens; 0: off.", whole(0, 10**9), commands=RUN_AND_CHAT)
+    top_k: int = option(0, "Sample from the k most probable tokens; 0: off.", whole(0, 10**9), commands=RUN_AND_CHAT)
     top_p: float = option(
-        1.0, "Sample among the most probable tokens that together have this probability.", SHARE,
+        1.0, "Sample from the smallest set of tokens with this total probability (nucleus sampling).", SHARE,
         commands=RUN_AND_CHAT,
     )  # fmt: skip
     min_p: float = option(
-        0.0, "Sample among tokens with at least this share of the highest probability.",
+        0.0, "Sample from tokens with at least this fraction of the highest probability.",
         real("from 0 (off) to 1", lambda x: 0 <= x <= 1), commands=RUN_AND_CHAT,
     )  # fmt: skip
     typical_p: float = option(
-        1.0, "Sample among the most typical tokens that together have this probability.", SHARE,
+        1.0, "Sample from the most typical tokens with this total probability.", SHARE,
         commands=RUN_AND_CHAT,
     )  # fmt: skip
     seed: int | tuple[int, ...] | None = option(
@@ -96,17 +107,23 @@ class GenerationSettings:
     )
 
     repetition_penalty: float = option(
-        1.0, "Above 1: against tokens of prompt and answer.", real("above 0 (1: off)", lambda x: x > 0),
-        commands=RUN_AND_CHAT,
+        1.0, "Above 1, tokens of the prompt and the answer become less probable.",
+        real("above 0 (1: off)", lambda x: x > 0), commands=RUN_AND_CHAT,
     )  # fmt: skip
     frequency_penalty: float = option(
-        0.0, "Off a token's score for each time the answer has it.", FINITE, commands=RUN_AND_CHAT
+        0.0,
+        "Subtracted from a token's score for every earlier occurrence in the answer.",
+        FINITE,
+        commands=RUN_AND_CHAT,
     )
     presence_penalty: float = option(
-        0.0, "Off the score of every token that the answer has.", FINITE, commands=RUN_AND_CHAT
+        0.0, "Subtracted once from the score of every token that occurs in the answer.", FINITE, commands=RUN_AND_CHAT
     )
     no_repeat_ngram: int = option(
-        0, "No n-gram of this size twice in prompt and answer; 0: off.", whole(0, 10**6), commands=RUN_AND_CHAT
+        0,
+        "No n-gram of this size occurs twice in the prompt and the answer; 0: off.",
+        whole(0, 10**6),
+        commands=RUN_AND_CHAT,
     )
 
     eos_ids: tuple[int, ...] = option((), "Token ids that end an answer.", ids)
@@ -114,23 +131,27 @@ class GenerationSettings:
     stop: tuple[str, ...] = option(
         (), "Text that ends an answer and is not part of it; repeatable.", texts, commands=RUN_AND_CHAT
     )
-    prefix: tuple[int, ...] = option((), "Every answer begins with this text.", ids, commands=RUN)
+    prefix: tuple[int, ...] = option((), "Text that every answer begins with.", ids, commands=RUN)
 
     forced_bos_id: int | None = option(
-        None, "The first new token, with log-probability 0 (mBART's target language).", optional(whole(0, 10**9))
+        None,
+        "Token that every answer begins with, with log-probability 0 (mBART's target language).",
+        optional(whole(0, 10**9)),
     )
     forced_eos_ids: tuple[int, ...] = option(
-        (), "The only tokens allowed as the last of max_new_tokens, with log-probability 0.", ids
+        (), "Tokens that an answer of max_new_tokens ends with, with log-probability 0.", ids
     )
     forced_ids: tuple[tuple[int, ...], ...] = option(
         (), "Pairs of the number of a new token, from 0, and its id (Whisper's language and task).", id_sequences
     )
     suppress_ids: tuple[int, ...] = option((), "Token ids that are never generated.", ids)
     begin_suppress_ids: tuple[int, ...] = option(
-        (), "Token ids not generated first (the first free token after the forced ones).", ids
+        (), "Token ids that are not generated first (after the forced ones).", ids
     )
     bad_words: tuple[tuple[int, ...], ...] = option((), "Sequences of ids that are never completed.", id_sequences)
-    renormalize: bool = option(False, "Log-softmax again after the filters: scores and logprobs are those.", FLAG)
+    renormalize: bool = option(
+        False, "Renormalise after the filters: scores and logprobs are of the filtered distribution.", FLAG
+    )
 
     regex: str | None = option(
         None, "The whole answer matches this regular expression (syntax of Rust's regex crate).", optional(pattern),
@@ -140,12 +161,15 @@ class GenerationSettings:
         None, "The answer is JSON, valid for the schema in this file.", json_schema, commands=RUN_AND_CHAT
     )
 
-    logprobs: bool = option(False, "With --json: each token's log-probability.", FLAG, commands=RUN)
+    logprobs: bool = option(False, "With --json: include each token's log-probability.", FLAG, commands=RUN)
     top_logprobs: int = option(
-        0, "Of a greedy or sampled answer: each event names the most probable tokens at its place.", whole(0, 1000)
+        0, "Number of most probable tokens reported at each step of a greedy or sampled answer.", whole(0, 1000)
     )
     speculate: bool = option(
-        True, "Prompt lookup: propose tokens that followed before; same answer, sooner.", FLAG, commands=RUN_AND_CHAT
+        True,
+        "Prompt lookup: guess the next tokens from earlier text; the same answer, faster.",
+        FLAG,
+        commands=RUN_AND_CHAT,
     )
     overflow: Literal["error", "window"] = option(
         "error", "When the context is full: stop, or drop old tokens (attention sinks).", one_of("error", "window"),

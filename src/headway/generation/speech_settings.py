@@ -17,10 +17,10 @@ class SpeechSettings:
         None, "Language of a recording, such as de or German (default: detected).", optional(text), commands=RUN
     )
     task: Literal["transcribe", "translate"] = option(
-        "transcribe", "Speech: in its own language, or translated into English.", one_of("transcribe", "translate"),
-        commands=RUN,
+        "transcribe", "Transcribe speech in its own language, or translate it into English.",
+        one_of("transcribe", "translate"), commands=RUN,
     )  # fmt: skip
-    words: bool = option(False, "Speech: also when each word is spoken.", FLAG, commands=RUN)
+    words: bool = option(False, "Add the time at which each word is spoken.", FLAG, commands=RUN)
     format: Literal["txt", "srt", "vtt", "tsv", "json"] = option(
-        "txt", "Form of a transcript.", one_of("txt", "srt", "vtt", "tsv", "json"), commands=RUN
+        "txt", "Format of a transcript.", one_of("txt", "srt", "vtt", "tsv", "json"), commands=RUN
     )

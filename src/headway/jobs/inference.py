@@ -207,7 +207,7 @@ def require_finite(scores: Mapping[str, float]) -> None:
     wrong = [name for name, value in scores.items() if not math.isfinite(value)]
     if wrong:
         raise InputError(
-            f"{wrong[0]} is {scores[wrong[0]]}, which is no score: the outputs of the model are not finite numbers, or "
+            f"{wrong[0]} is {scores[wrong[0]]}, not a finite number: the outputs of the model are not finite, or "
             "the data has nothing to score"
         )
 

@@ -88,7 +88,9 @@ class AudioProcessor:
             raise ConfigError(f"{name}: {kind!r} is not a feature extractor Headway has; known: {KIND}")
         unknown = [key for key in data if key not in KNOWN + IGNORED and data[key] not in (None, False)]
         if unknown:
-            raise ConfigError(f"{name}: {unknown[0]} is {data[unknown[0]]!r:.80}, which Headway does not do to a sound")
+            raise ConfigError(
+                f"{name}: {unknown[0]} is {data[unknown[0]]!r:.80}, a step of preprocessing that Headway does not have"
+            )
         file: _File = from_dict(_File, {key: data[key] for key in KNOWN if data.get(key) is not None}, path=name)
         return cls(file.sampling_rate, file.feature_size, file.n_fft, file.hop_length, file.chunk_length)
 

@@ -201,7 +201,9 @@ class ImageProcessor:
         known = KNOWN + IGNORED + (DETECTORS_IGNORED if kind in DETECTORS else ())  # a batch is padded where needed
         unknown = [key for key in data if key not in known and data[key] not in (None, False)]
         if unknown:
-            raise ConfigError(f"{name}: {unknown[0]} is {data[unknown[0]]!r}, which Headway does not do to a picture")
+            raise ConfigError(
+                f"{name}: {unknown[0]} is {data[unknown[0]]!r}, a step of preprocessing that Headway does not have"
+            )
         stated = {**DEFAULTS[kind], **{key: data[key] for key in KNOWN if data.get(key) is not None}}
         stated["size"] = _sides(stated["size"], square=kind not in ("CLIP", *DETECTORS))
         if kind in DETECTORS and set(stated["size"]) == {"shortest_edge"}:

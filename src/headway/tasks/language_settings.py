@@ -20,7 +20,7 @@ from headway.tasks.text_settings import TOKEN, dropout_line, largest_suited, pla
 UPDATES = 300  # of a run, at least, if the smallest batches give as many
 PER_PARAMETER = 0.4  # tokens that a larger model sees for each of its parameters, at least …
 ENOUGH_EPOCHS = 6  # … unless it sees the text so often: then there is more time than text
-PER_TOKEN = 30  # parameters of a model for each token of the data, at most: a larger one learns them by heart
+PER_TOKEN = 30  # parameters of a model for each token of the data, at most: a larger one overfits
 ONCE, SOME, OFTEN = 1.5, 8.0, 0.2  # epochs without dropout, epochs with that of the size, and the dropout beyond
 WEIGHT_DECAY = 0.1  # of data that is seen more than once
 LEAST_CONTEXT, BATCH = 64, 16  # the context is shorter rather than a batch has fewer windows

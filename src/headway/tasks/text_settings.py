@@ -57,7 +57,9 @@ def choose_for_examples(amount: Amount, *, recipe: str, given: Mapping[str, Any]
     epochs = min(max(round(SEEN / amount.examples), EPOCHS[0]), EPOCHS[1])
     if epochs == EPOCHS[0] or LENGTHS & set(given):
         return Choice()
-    return Choice({"train.epochs": epochs}, {"epochs": f"{epochs}, since {amount.examples:,} examples are few"})
+    return Choice(
+        {"train.epochs": epochs}, {"epochs": f"{epochs}, because there are only {amount.examples:,} examples"}
+    )
 
 
 def _size(amount: Amount, seconds: float, *, given: Mapping[str, Any]) -> Choice:
@@ -79,14 +81,14 @@ def plans_by_time(recipe: str, given: Mapping[str, Any]) -> bool:
 
 def largest_suited(sizes: Sequence[Size], suits: Callable[[Size], bool], *, given: Mapping[str, Any]) -> Size:
     """The last of the sizes that suits, else the first; the first with what the user gave of it, if anything.
-    Dropout is no size."""
+    Dropout is chosen separately."""
     parts = [each.name for each in fields(Size) if each.name != "dropout"]
     named = {name: given[f"model.{name}"] for name in parts if f"model.{name}" in given}
     return replace(sizes[0], **named) if named else [sizes[0], *filter(suits, sizes[1:])][-1]
 
 
 def dropout_line(dropout: float, data: str, *, often: bool, given: Mapping[str, Any]) -> dict[str, str]:
-    """Why it was chosen, unless it was not; `data` with its verb: "the pairs are"."""
+    """The reason for a chosen dropout; `data` with its verb: "the pairs are"."""
     seen = "so often" if often else "about once or less"
     return {} if "model.dropout" in given else {"dropout": f"{dropout:g}, as {data} seen {seen}"}
 
@@ -137,5 +139,5 @@ def choose_parts_beside(count: int, what: str, *, given: Mapping[str, Any]) -> C
     if not beside or count >= LARGE:
         return Choice()
     settings = {"task.ngrams": 2, "task.convolutions": FILTERS, "task.vocab": WORDS}
-    why = f"{' and '.join(beside.values())}, next to the transformer, since {count:,} {what} are few"
+    why = f"{' and '.join(beside.values())}, next to the transformer, because there are only {count:,} {what}"
     return Choice(settings, {"beside": why})

@@ -170,7 +170,7 @@ class Sound:
         source.seek(0)
         try:
             if not head.startswith(SIGNATURES):
-                raise ValueError("it begins as none")
+                raise ValueError("unknown format")
             file = stack.enter_context(soundfile.SoundFile(_QuietStream(source)))
             if file.format in FORMATS:
                 return file

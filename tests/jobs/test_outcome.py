@@ -90,7 +90,7 @@ def test_divergence_is_told_by_the_first_and_the_last_losses(found: FitResult, d
         ("generate", {"loss": 5.6}, None),
         ("fill", {"loss": 3.2, "unigram": 3.1}, "not better than predicting by token frequency alone"),
         ("embed", {"accuracy": 0.01, "chance": 0.01}, "accuracy 0.01 is not better than a random choice (0.01)"),
-        ("tag", {"f1": 0.0}, "f1 0 is not better than an answer that is never right (0)"),
+        ("tag", {"f1": 0.0}, "f1 0 is not better than no correct answer (0)"),
         ("tag", {"f1": 0.1}, None),
         ("classify", {"accuracy": float("nan"), "majority": 0.5}, "accuracy nan is not better"),
         ("classify", {"accuracy": 0.6, "majority": 0.5}, None),

@@ -22,9 +22,10 @@ def trivial_baseline(task: Task, scores: Mapping[str, float]) -> list[Baseline]:
 
 
 def baselines(task: Task, scores: Mapping[str, float], *, train: RowReader, rows: Sequence[Row]) -> list[Baseline]:
-    """The trivial one, and the classic model, which is fitted now."""
+    """The trivial one unless it scores 0, which says nothing, and the classic model, which is fitted now."""
     classic = task.classic_baseline(train, rows)
-    return [*trivial_baseline(task, scores), *([classic] if classic is not None else [])]
+    trivial = [each for each in trivial_baseline(task, scores) if any(each.scores.values())]
+    return [*trivial, *([classic] if classic is not None else [])]
 
 
 def run_warnings(
@@ -33,7 +34,8 @@ def run_warnings(
 ) -> list[str]:  # fmt: skip
     """A line for each way in which the run has failed to learn, with what to try; none for a healthy run. `beside` are
     the baselines; the trivial one alone, if they are not given."""
-    beside = trivial_baseline(task, scores) if beside is None else beside
+    others = [each for each in beside or [] if not each.trivial]
+    beside = [*trivial_baseline(task, scores), *others]
     shared = any(settings.score in each.scores for each in beside)  # a linear model has no loss to compare with
     name = settings.score if shared else task.metric
     higher = task.is_better_higher(name) if shared else task.higher_is_better

@@ -299,7 +299,7 @@ class Task(ABC):
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         """What a prediction that ignores its input is, in words, and its value of `metric` where `scores` were found;
         None if it has none."""
-        return ("an answer that is never right", 0.0) if self.higher_is_better else None
+        return ("no correct answer", 0.0) if self.higher_is_better else None
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         """A cheap classic model that is fitted to the training rows within seconds, and its scores on the held-out

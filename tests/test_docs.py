@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,12 @@ def test_the_page_works_as_written(
 
 
 @pytest.mark.slow
+def test_the_install_line_of_the_readme_has_what_its_commands_need() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert 'pip install -c constraints.txt ".[all]"' in (REPOSITORY / "README.md").read_text()
+    assert extras["all"] == [f"headway[{','.join(name for name in extras if name not in ('all', 'docs', 'dev'))}]"]
+
+
 def test_the_answer_in_the_readme(tmp_path: Path) -> None:
     """Its training as written gives the answer that it shows."""
     shown = [text.strip() for _, text in blocks("README.md")]

@@ -34,12 +34,12 @@ def data(tmp_path: Path) -> Path:
 
 
 class FailAt:
-    def __init__(self, step: int) -> None:
-        self.step = step
+    def __init__(self, step: int, error: type[Exception] = TrainingError) -> None:
+        self.step, self.error = step, error
 
     def on_step(self, status: Any) -> None:
         if status.step == self.step:
-            raise TrainingError("the first\nof two lines")
+            raise self.error("the first\nof two lines")
 
 
 def train(data: Path, name: str, **settings: Any) -> jobs.Trained:
@@ -57,6 +57,15 @@ def test_an_error_before_the_first_state_leaves_nothing_behind(data: Path, tmp_p
     assert not (tmp_path / "new").exists()
     assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["notes.txt"]
     assert train(data, "kept").result.steps == 4  # the same command works
+
+
+def test_the_same_of_a_table_in_memory(tmp_path: Path) -> None:
+    rows = [{"text": f"i {'love' if n % 2 else 'hate'} it {n}", "label": n % 2} for n in range(80)]
+    for error in (TrainingError, RuntimeError):
+        with pytest.raises(error):
+            jobs.train("classify", rows, out=tmp_path / "run", steps=4, settings=SMALL, callbacks=[FailAt(1, error)])
+        assert not (tmp_path / "run").exists() if error is TrainingError else run_state(tmp_path / "run") == "failed"
+    assert jobs.train("classify", rows, out=tmp_path / "run", steps=4, settings=SMALL).result.steps == 4
 
 
 def test_a_later_error_is_shown_and_the_run_can_be_resumed(data: Path, tmp_path: Path) -> None:

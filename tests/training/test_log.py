@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -78,6 +79,46 @@ def test_a_tracker_gets_metrics_and_scores(tmp_path, monkeypatch):
         ({"evaluation/f1": 0.5}, 7),
         ("finish",),
     ]
+
+
+def tracked(name: str, training: Path) -> None:
+    """Writes one training loss and one score with a real library."""
+    training.mkdir(parents=True)
+    tracker = make_tracker(name, training, {"lr": 0.25})
+    tracker.on_log(Status(nn.Identity(), step=7), {"loss": 1.5})
+    tracker.on_evaluate(Status(nn.Identity(), step=8), {"f1": 0.5})
+    tracker.on_end(Status(nn.Identity(), step=8))
+
+
+def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="pip install tensorboard to run this test")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tracked("tensorboard", tmp_path / "run" / "training")
+    found = EventAccumulator(str(tmp_path / "run" / "training" / "tensorboard"))
+    found.Reload()
+    values = {name: [(each.step, each.value) for each in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    assert values == {"train/loss": [(7, 1.5)], "evaluation/f1": [(8, 0.5)]}
+
+
+def test_mlflow_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="pip install mlflow to run this test")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "store").as_uri())
+    tracked("mlflow", tmp_path / "run" / "training")
+    (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("headway").experiment_id])
+    assert (run.info.run_name, run.info.status, run.data.params) == ("run", "FINISHED", {"lr": "0.25"})
+    assert run.data.metrics == {"train/loss": 1.5, "evaluation/f1": 0.5}
+
+
+def test_weights_and_biases_writes_into_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="pip install wandb to run this test")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    tracked("wandb", tmp_path / "run" / "training")
+    (file,) = (tmp_path / "run" / "training" / "wandb").glob("offline-run-*/*.wandb")
+    written = file.read_bytes()
+    assert all(name in written for name in (b"train/loss", b"evaluation/f1", b"0.25"))
 
 
 def test_plain_lines_without_a_terminal(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -11,10 +12,11 @@ from headway import tasks
 from headway.checkpoints import save_json
 from headway.data.store_writer import has_progress
 from headway.errors import ConfigError, DiskError, HeadwayError, TrainingError
-from headway.files import is_present, remove
+from headway.files import is_present, open_file, remove
 from headway.jobs.run_config import Plan
 from headway.jobs.run_folder import EXAMPLES, FAILED, PLAN, SCORES, TRAINING, entries, remove_new, run_file
 from headway.jobs.runs import run_state
+from headway.training.folder import LOCK
 from headway.training.log import require_trackers
 from headway.training.state import states
 
@@ -61,9 +63,15 @@ def noted_failure(folder: Path, *, is_new: bool) -> Iterator[None]:
         raise
 
 
+def _holder(folder: Path) -> str:
+    """The id of the process that holds the lock of a run."""
+    with open_file(run_file(folder, LOCK), inside=folder) as file:
+        return file.read(20).decode(errors="replace")
+
+
 def _note(error: Exception, folder: Path, before: Mapping[Path, set[str] | None] | None) -> None:
     """`before`: what was in the folders of a new run."""
-    if run_state(folder) == "running":  # another process trains there
+    if run_state(folder) == "running" and _holder(folder) != str(os.getpid()):  # another process trains there
         return
     is_prepared = is_present(run_file(folder, PLAN))
     keeps = isinstance(error, DiskError) and (is_prepared or has_progress(run_file(folder, EXAMPLES)))

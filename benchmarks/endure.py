@@ -1,4 +1,4 @@
-"""What safety costs, as the tables of docs/trust.md: a state saved and checked; a training that saves against the same
+"""What safety costs, as the tables of dev/LOG.md: a state saved and checked; a training that saves against the same
 one that does not; a training by two processes against one.
 
     python -m benchmarks.endure [--repeats 3] [--seconds 60] [--sizes tiny small base] [--trained tiny small]

@@ -2,7 +2,7 @@
 both pages in a real browser, at 12 layers × 12 heads × 64 tokens: the first paint, and what a choice of head, layer or
 token and a hover cost, from the event to the next frame.
 
-python -m benchmarks.page          (bertviz comes with `make bench-peers`, the browser with `make browser`)
+python -m benchmarks.page          (bertviz comes with `make -C benchmarks peers`, the browser with `make browser`)
 
 bertviz's model view is the weights of every layer and head, drawn with scripts that its page loads from a network, so
 that without one its page stays empty. Ours has those and the rest of the way, from the tokens to the choice, and loads

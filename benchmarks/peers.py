@@ -77,7 +77,7 @@ def _gguf_tensors(model: transformers.LlamaForCausalLM) -> dict[str, np.ndarray]
 def installed(peer: str, *modules: str) -> bool:
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
-        print(f"{peer} is left out: {' and '.join(missing)} cannot be imported (make bench-peers installs it)")
+        print(f"{peer} is left out: {' and '.join(missing)} cannot be imported (make -C benchmarks peers installs it)")
     return not missing
 
 

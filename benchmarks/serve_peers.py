@@ -1,4 +1,4 @@
-"""Servers of others, each started by this file in an environment that has them (`make serve-peers`):
+"""Servers of others, each started by this file in an environment that has them (`make -C benchmarks serve-peers`):
 
     python serve_peers.py llama.cpp MODEL.gguf PORT THREADS
     python serve_peers.py sentence-transformers MODEL PORT THREADS

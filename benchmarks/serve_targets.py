@@ -218,5 +218,5 @@ def exists(python: str | None, peer: str, *, program: str) -> bool:
     """Whether the environment of a peer has its program; says which peer is left out."""
     found = python is not None and shutil.which(Path(python).with_name(program)) is not None
     if not found:
-        print(f"{peer} is left out: {python or 'its environment'} is not there (make serve-peers)")
+        print(f"{peer} is left out: {python or 'its environment'} is not there (make -C benchmarks serve-peers)")
     return found

@@ -13,7 +13,7 @@ from headway.preprocess.audio import Sound
 
 SENTENCES = Path("/usr/share/pocketsphinx/test/data/librivox")  # Debian's pocketsphinx-testdata
 RATE = 16_000
-MISSING = "{} (make speech-peers installs it)"
+MISSING = "{} (make -C benchmarks speech-peers installs it)"
 
 
 def openai_weights() -> Path:

@@ -4,8 +4,8 @@ weights, beams and rules (temperature 0, the text so far as the prompt, no voice
     python -m benchmarks.whisper [--beams 1] [--clips 30 600] [--turns 2]
     OMP_NUM_THREADS=1 python -m benchmarks.whisper --cpu     processor time of one thread, where the machine is busy
 
-Each takes its turns in processes of its own: the threads of one would slow the others. `make speech-peers` installs
-what is compared.
+Each takes its turns in processes of its own: the threads of one would slow the others. `make -C benchmarks
+speech-peers` installs what is compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make clients`: programs that were not written here, against a server of small untrained models.
+"""`make -C benchmarks clients`: programs that were not written here, against a server of small untrained models.
 
 This file runs in Headway's environment; it starts the server and calls `foreign.py` in an environment of its own, with
 what the answers should be.

@@ -1,4 +1,5 @@
-"""Responses are valid by OpenAI's published schema: the check of `make clients`, with the types of the package here."""
+"""Responses are valid by OpenAI's published schema: the check of `make -C benchmarks clients`, with the
+types of the package here."""
 
 import io
 from pathlib import Path

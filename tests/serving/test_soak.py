@@ -1,4 +1,4 @@
-"""A short soak; `make soak` runs the hour."""
+"""A short soak; `make -C benchmarks soak` runs the hour."""
 
 from pathlib import Path
 

@@ -61,7 +61,7 @@ class Detect(Task):
     run_options: ClassVar[tuple[str, ...]] = ("threshold",)
     reads_text: ClassVar[bool] = False
     rows_at_once: ClassVar[int] = 1024
-    packages: ClassVar[dict[str, str]] = {"scipy": "vision", "faster_coco_eval": "vision"}  # matching, scores
+    packages: ClassVar[dict[str, str]] = {"faster_coco_eval": "vision"}  # scores
 
     labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
     counts: list[int] = field(default_factory=list, repr=False)  # boxes of each label in the training data

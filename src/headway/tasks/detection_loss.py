@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.errors import ConfigError
 from headway.layers.box_maths import overlaps, to_corners
 from headway.models.outputs import DetectionOutput, Detections
 
@@ -81,10 +80,7 @@ def _queries(found: Detections, targets: Targets, *, labels: int) -> dict[str, T
 def match(found: Detections, targets: Targets, labels: int) -> Pairs:
     """The pairs of query and target with the least total cost, for every layer and picture. The costs go to the host in
     one transfer."""
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError as error:
-        raise ConfigError('the loss of a detector needs scipy: pip install "headway[vision]"') from error
+    from scipy.optimize import linear_sum_assignment
 
     logits, boxes = found.logits.float(), found.boxes.float()
     index = targets.classes[None, :, None].expand(*logits.shape[:3], -1)  # (layer, batch, query, target)

@@ -32,6 +32,7 @@ def saved(folder: Path, tokenizer: Tokenizer, *, pooling: str, normalize: bool) 
     config = encoder(Size(width=32, layers=2, heads=2, dropout=0.0), "classic", vocab=len(tokenizer))
     torch.manual_seed(0)
     Bundle(build(config).eval(), "headway", config, Processor(tokenizer)).save(folder)
+    (folder / "checksums.json").unlink()  # of what is changed below
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] if normalize else [])]
     listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in modules]
     (folder / "modules.json").write_text(json.dumps(listed))

@@ -243,13 +243,15 @@ def _pictures() -> list[bytes]:
 
 @cache
 def _model_folder() -> dict[str, bytes]:
+    from headway.checkpoints.saved import CHECKSUMS
+
     with tempfile.TemporaryDirectory() as folder:
         config = seeds.GPT2 | {"vocab_size": 60, "n_positions": 32}
         kind = find("gpt2")
         ours = kind.read(Keys(config), config["architectures"][0])
         tokenizer = Tokenizer.train(["Ada met Charles in Leeds."], kind="wordpiece", size=60)
         Bundle(build(ours), kind.name, ours, Processor(tokenizer), foreign=config).save(folder)
-        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.name != CHECKSUMS}
 
 
 def _prepared(folder: Path, *, rows: Callable[[list[Row]], Iterable[Row]] = iter) -> tuple[Any, Store]:

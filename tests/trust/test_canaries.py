@@ -20,6 +20,7 @@ from support.watch import PICKLES, Canary, watched
 
 import headway
 from headway import jobs
+from headway.checkpoints.saved import CHECKSUMS, update_checksums
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import CheckpointError, ConfigError, HeadwayError
 from headway.jobs.info import model_info
@@ -85,6 +86,8 @@ def replaced(run: Path, folder: Path, name: str, content: bytes) -> Path:
     shutil.copytree(run, folder)
     (folder / name).write_bytes(content)
     reseal(folder)
+    if name != CHECKSUMS:
+        update_checksums(folder)
     return folder
 
 

@@ -211,6 +211,7 @@ def test_weights_that_are_not_finite_are_an_error(run: tuple[Path, Result], data
     state = dict(TensorFiles(run[0]).items())
     state |= {name: torch.full_like(value, float("nan")) for name, value in state.items() if value.is_floating_point()}
     save_tensors(tmp_path / "run", state)
+    (tmp_path / "run" / "checksums.json").unlink()
     for command in (["evaluate", tmp_path / "run", data, *COLUMNS], ["run", tmp_path / "run", "message 1"]):
         for more in ([], ["--json"]):
             done = clean(headway(*command, *more, cwd=tmp_path), code=2)

@@ -14,11 +14,12 @@ from headway.errors import CheckpointError, ConfigError
 from headway.generation.box_settings import BoxSettings
 from headway.generation.entity_settings import EntitySettings
 from headway.generation.flow_settings import FlowSettings
+from headway.generation.glossary_settings import GlossarySettings
 from headway.generation.option import option_of
 from headway.generation.settings import GenerationSettings
 from headway.generation.speech_settings import SpeechSettings
 
-OTHER_SETTINGS = (FlowSettings, SpeechSettings, BoxSettings, EntitySettings)
+OTHER_SETTINGS = (FlowSettings, SpeechSettings, BoxSettings, EntitySettings, GlossarySettings)
 HINTS = {name: hint for each in (*OTHER_SETTINGS, GenerationSettings) for name, hint in get_type_hints(each).items()}
 DECLARED = {each.name: each for each in fields(GenerationSettings)}
 for settings in OTHER_SETTINGS:
@@ -26,7 +27,8 @@ for settings in OTHER_SETTINGS:
 TEXT_OPTIONS = tuple(each.name for each in fields(GenerationSettings))
 ENTITY_OPTIONS = tuple(each.name for each in fields(EntitySettings))
 OTHER_NAMES = {"n": "--count"}
-TYPED = {"prefix": str, "json_schema": Path, "stop": list[str]}  # whose text is not yet the setting's value
+# whose text is not yet the setting's value
+TYPED = {"prefix": str, "json_schema": Path, "glossary": Path, "stop": list[str]}
 
 
 def cli_option(name: str) -> Any:

@@ -202,7 +202,7 @@ def predict_all(
         note_unfinished(model)
     bundle = load(model, weights=weights, device=device)
     task, generates = bundle.find_task(), jobs.generates(bundle)
-    applicable = TEXT_OPTIONS if generates else ("n", *task.run_options)
+    applicable = (*(TEXT_OPTIONS if generates else ("n",)), *task.run_options)
     if not_applicable := [name for name in options if name not in applicable]:
         does = "draw" if generates else "sample text" if task.transcribes else "generate text"
         if not_applicable[0] in ENTITY_OPTIONS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headway.cli.options import note, say, say_text
 from headway.errors import InputError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.distributed import World
     from headway.tasks.task import Task
+    from headway.tasks.transcripts import Format
 
 
 def takes_documents(task: Task, files: list[Path], out: Path | None) -> bool:
@@ -69,7 +70,7 @@ def save_transcripts(
     targets = world.broadcast(world.run_on_main(lambda: outputs(recordings, out, suffix=f".{form}")))
     for recording, target in zip(recordings, targets, strict=True):
         parts = list[str]()
-        run_one(bundle, recording, form=form, write=parts.append, **options)
+        run_one(bundle, recording, form=cast("Format", form), write=parts.append, **options)
         if world.is_main:
             write_new(target, "".join(parts).encode(errors="backslashreplace"))
             say(f"{target}: {recording.name}")

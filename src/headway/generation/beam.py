@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from headway.errors import HeadwayError
 from headway.generation.coverage import Coverage
 from headway.generation.filters import Filter, History, Row, States, apply, counts
+from headway.generation.forced_terms import ForcedTerms, TermState
 from headway.generation.outputs import Event, FinishedBy, Hypothesis
 from headway.generation.request import Request
 from headway.generation.sample import failed, nan_error
@@ -38,6 +40,12 @@ class Finished:
     score: float  # with the penalties for length and coverage
     beam: Beam
     by: FinishedBy
+    lacks_terms: bool = False  # it was too long for the terms that it must have
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The lowest is the best."""
+        return self.lacks_terms, -self.score
 
 
 class Group:
@@ -60,6 +68,9 @@ class Group:
         self.newest = []
         if self.done:
             return
+        if (terms := self.request.terms) is not None:
+            progress = [cast(TermState, beam.states[terms]) for beam in self.beams]
+            candidates = terms.allocate(candidates, progress, width=self.width, vocab=vocab)
         running: list[Beam] = []
         for rank, (score, place, logprob) in enumerate(candidates):
             if math.isnan(score):
@@ -83,12 +94,14 @@ class Group:
             self.finished = [
                 self._finish(beam, "exhausted", more) for beam, more in zip(self.beams, coverage, strict=False)
             ]
-        self.finished = sorted(self.finished, key=lambda done: -done.score)[: self.width]
+        self.finished = sorted(self.finished, key=lambda done: done.rank)[: self.width]
         self.beams = running
         self.done = not running or self._no_better_to_come(running[0])
 
     def _finish(self, beam: Beam, by: FinishedBy, coverage: float) -> Finished:
-        return Finished(beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty + coverage, beam, by)
+        score = beam.score / max(len(beam.ids), 1) ** self.settings.length_penalty + coverage
+        terms = self.request.terms
+        return Finished(score, beam, by, terms is not None and bool(cast(TermState, beam.states[terms]).left))
 
     def _no_better_to_come(self, best: Beam) -> bool:
         settings = self.settings
@@ -178,7 +191,7 @@ class BeamSearch:
     def _events(self) -> list[Event]:
         """The best finished sequences, best first."""
         request, settings = self.request, self.request.settings
-        finished = sorted((done for group in self.groups for done in group.finished), key=lambda done: -done.score)
+        finished = sorted((done for group in self.groups for done in group.finished), key=lambda done: done.rank)
         out = []
         for sample, done in enumerate(finished[: settings.n]):
             text = request.criteria.text(done.beam.ids)
@@ -219,8 +232,10 @@ def advance(searches: Sequence[BeamSearch], logits: Tensor) -> list[Event]:
         places = where // each * vocab + tokens.flatten(1).gather(1, where)
         logprobs = own[:, g].flatten(1).gather(1, places)
         table = torch.stack([values.double(), places.double(), logprobs.double()], -1).tolist()
-        for search, rows, extra in zip(searches, table, coverage, strict=True):
+        for number, (search, rows, extra) in enumerate(zip(searches, table, coverage, strict=True)):
             if search not in failures:
+                if search.request.terms is not None:
+                    rows = rows + further(search, g, mine[number], own[number, g])
                 try:
                     search.advance(g, rows, vocab=vocab, coverage=extra)
                 except HeadwayError as error:
@@ -232,6 +247,17 @@ def advance(searches: Sequence[BeamSearch], logits: Tensor) -> list[Event]:
     for search in searches:
         events += [failed(search.request, failures[search])] if search in failures else search.end_step()
     return events
+
+
+def further(search: BeamSearch, g: int, scores: Tensor, own: Tensor) -> list[list[float]]:
+    """Candidates with which forced terms come further, and the best one of each beam; scores and own: (beam, vocab)."""
+    out = []
+    for at, beam in enumerate(search.groups[g].alive):
+        state = cast(TermState, beam.states[cast(ForcedTerms, search.request.terms)])
+        for token in {*state.following(), int(scores[at].argmax())}:
+            place = at * scores.shape[1] + token
+            out.append([beam.score + float(scores[at, token]), float(place), float(own[at, token])])
+    return out
 
 
 def filtered(searches: Sequence[BeamSearch], scores: Tensor, failures: dict[BeamSearch, Exception]) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.generation.constraints import Constraint, Grammar, grammar_of
 from headway.generation.filters import Filter, StatefulFilter, States, score_filters
+from headway.generation.forced_terms import ForcedTerms
 from headway.generation.sampling_filters import sampling_filters
 from headway.generation.settings import GenerationSettings, tokens_left
 from headway.generation.stop_criteria import StopCriteria
@@ -33,6 +34,7 @@ class Request:
     sampling: tuple[Filter, ...] | None  # before sampling; None: greedy or beams
     criteria: StopCriteria
     grammar: Grammar | None
+    terms: ForcedTerms | None
     seed: int
     window: int | None  # tokens that a row may have before it is shortened (overflow "window")
     unfinished: int = 0  # answers
@@ -72,16 +74,20 @@ def new_request(
     criteria = StopCriteria(settings, tokenizer, prompt=prompt if source is None else ())
     grammar = grammar_of(settings, tokenizer) if settings.constrained and tokenizer is not None else None
     constraint = () if grammar is None else (Constraint(grammar, begins_text=not criteria.before),)
+    terms = None
+    if settings.terms and tokenizer is not None:
+        terms = ForcedTerms(settings.terms, settings.end_ids, tokenizer)
     return Request(
         id=id,
         ids=[*prompt, *settings.prefix],
         prompt=len(prompt),
         settings=settings,
         source=source,
-        filters=(*score_filters(settings), *filters, *constraint),
+        filters=(*score_filters(settings), *filters, *constraint, *(() if terms is None else (terms,))),
         sampling=sampling_filters(settings) if settings.temperature > 0 else None,
         criteria=criteria,
         grammar=grammar,
+        terms=terms,
         seed=secrets.randbits(32) if seed is None else seed,
         window=model.max_context if settings.overflow == "window" else None,
     )
@@ -106,6 +112,8 @@ def check(
         raise InputError("the model is in training mode, where dropout changes the answers: call model.eval() first")
     if settings.stop and tokenizer is None:
         raise InputError("settings.stop holds strings, which need a tokenizer: pass tokenizer=")
+    if settings.terms and tokenizer is None:
+        raise InputError("settings.terms are words, which need a tokenizer: pass tokenizer=")
     if settings.constrained and tokenizer is None:
         raise InputError("a constraint applies to the answer's text and needs a tokenizer: pass tokenizer=")
     check_source(model, source, name=source_name)
@@ -113,6 +121,7 @@ def check(
         raise InputError(f"{name} is empty: it needs at least one token")
     check_ids(name, prompt, vocab=model.vocab_size)
     check_ids("settings.prefix", settings.prefix, vocab=model.vocab_size)
+    check_ids("settings.terms", [token for term in settings.terms for token in term], vocab=model.vocab_size)
     check_ids("settings.forced_eos_ids", settings.forced_eos_ids, vocab=model.vocab_size)
     check_ids("settings.forced_ids", [token for _, token in settings.forced_ids], vocab=model.vocab_size)
     if settings.forced_bos_id is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -28,13 +29,15 @@ def generate(
     tokenizer: Tokenizer | None = None,
     on_token: OnToken | None = None,
     prefixes: Prefixes | None = None,
+    terms: Sequence[tuple[tuple[int, ...], ...]] | None = None,
 ) -> list[list[Hypothesis]]:
     """`settings.n` answers to each prompt: samples in their order, beams best first.
 
     A model that reads a source takes `sources`, and prompts of its start id. A tokenizer adds the answers' text, and
     is required for stop strings and constraints. The prompts share one session, yet each answer is what it is alone
     (a sampled one: with its own seed, which is its own of settings.seed, or settings.seed + its index). `prefixes`
-    spares a single request the prefill of the tokens that an earlier one began with.
+    spares a single request the prefill of the tokens that an earlier one began with. `terms`: for each prompt, in place
+    of settings.terms.
     """
     settings = settings or GenerationSettings()
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(prompts):
@@ -51,7 +54,7 @@ def generate(
             i,
             model,
             prompt,
-            settings,
+            settings if terms is None else replace(settings, terms=terms[i]),
             source=None if sources is None else sources[i],
             tokenizer=tokenizer,
             seed=first[i] if isinstance(first, tuple) else first + i,

@@ -148,6 +148,9 @@ class GenerationSettings:
     begin_suppress_ids: tuple[int, ...] = option(
         (), "Token ids that are not generated first (after the forced ones).", ids
     )
+    terms: tuple[tuple[int, ...], ...] = option(
+        (), "With beams: sequences of ids that an answer has, in any order, each as words of its own.", id_sequences
+    )
     bad_words: tuple[tuple[int, ...], ...] = option((), "Sequences of ids that are never completed.", id_sequences)
     renormalize: bool = option(
         False, "Renormalise after the filters: scores and logprobs are of the filtered distribution.", FLAG
@@ -192,6 +195,8 @@ class GenerationSettings:
             raise ConfigError(f"groups ({self.groups}) must divide beams ({self.beams})")
         if self.diversity_penalty and self.groups == 1:
             raise ConfigError("diversity_penalty needs groups above 1")
+        if self.terms and self.beams == 1:
+            raise ConfigError("terms need beams above 1: where a term stands is searched for")
         if self.coverage_penalty and self.beams == 1:
             raise ConfigError("coverage_penalty needs beams above 1: it weighs finished sequences against each other")
         if self.coverage_penalty and self.overflow == "window":

@@ -60,6 +60,7 @@ def generate_texts(
     on_text: Any = None,
     details: bool = False,
     prefixes: Prefixes | None = None,
+    terms: Sequence[tuple[tuple[int, ...], ...]] | None = None,
 ) -> list[Any]:
     """A text for each prompt, or a list of texts if `settings.n` is above 1; with `details`, dicts (see `details_of`).
     `on_text` receives the first text of the first prompt in pieces, or as a whole under beam search; `prefixes` caches
@@ -78,7 +79,10 @@ def generate_texts(
         tokenizer=tokenizer,
         on_token=on_token,
         prefixes=prefixes,
+        terms=terms,
     )
+    if terms is not None:  # a term that comes first has the space before it
+        found = [[dataclasses.replace(each, text=(each.text or "").lstrip()) for each in answers] for answers in found]
     if on_text is not None and on_token is None:
         on_text(found[0][0].text)
     texts = [[details_of(each, tokenizer) if details else each.text for each in answers] for answers in found]

@@ -27,6 +27,7 @@ class Summarize(Translate):
     builtin: ClassVar[Builtin] = REPORTS
     metric: ClassVar[str] = "rouge1"
     two_ways: ClassVar[bool] = False
+    run_options: ClassVar[tuple[str, ...]] = ()
 
     source_limit: int = 512
     target_limit: int = 128

@@ -22,6 +22,7 @@ from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.generation import GenerationSettings
+from headway.generation.forced_terms import term_ids
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
@@ -38,10 +39,12 @@ from headway.tasks.generation import (
     search_name,
     settings_from,
 )
+from headway.tasks.glossary import Glossary
 from headway.tasks.task import IGNORE, Choice, Example, Task, ids_array, pad
 from headway.tasks.text_predictions import Texts
 from headway.tasks.translation_settings import choose_for_pairs, pair_length, vocabulary
 
+TERM_BEAMS = 5  # at least, with a glossary: one beam cannot search for the place of a term
 FORCING, DIRECTION = 3, 4  # what further draws of an example are for
 
 
@@ -56,6 +59,7 @@ class Translate(Task):
     input_fields: ClassVar[tuple[str, ...]] = ("source",)
     generates: ClassVar[bool] = True
     two_ways: ClassVar[bool] = True  # a target can be translated back
+    run_options: ClassVar[tuple[str, ...]] = ("glossary",)
 
     vocab: int = 0  # 0: one token for 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens
@@ -181,6 +185,10 @@ class Translate(Task):
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The target of each source by beam search, or by sampling if `temperature` is given."""
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
+        glossary = options.pop("glossary", None)
+        terms = [()] * len(inputs) if glossary is None else self.forced_terms(inputs, Glossary.read(glossary))
+        if glossary is not None:
+            options.setdefault("beams", max(self.beams, TERM_BEAMS))
         settings = self.settings(model, options)
         sources = [self.source_ids(text, where=f"input {number}") for number, text in enumerate(inputs, 1)]
         filled = [i for i, text in enumerate(inputs) if text.strip()]
@@ -193,6 +201,7 @@ class Translate(Task):
                 replace(settings, seed=seeds),
                 tokenizer=self.tokenizer,
                 sources=[source for _, source in batch],
+                terms=[terms[i] for i, _ in batch] if any(terms) else None,
                 **call,
             )
 
@@ -203,6 +212,10 @@ class Translate(Task):
             empty_answer(settings, details=call.get("details", False)),
         )
         return [answers.get(i, empty) for i in range(len(sources))]  # that of a blank source is blank
+
+    def forced_terms(self, inputs: Sequence[str], glossary: Glossary) -> list[tuple[tuple[int, ...], ...]]:
+        """For each source the tokens of the terms that its target must have."""
+        return [tuple(term_ids(term, self.tokenizer) for term in glossary.found(text)) for text in inputs]
 
     def settings(self, model: Model, options: dict[str, Any]) -> GenerationSettings:
         """The settings of `predict`: its options over those of the model's files over those of the task."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ITEMS = 54
-ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -31,6 +31,6 @@ def test_every_named_test_exists() -> None:
     assert not absent
 
 
-def test_an_item_without_a_test_says_why() -> None:
-    for number, _, test, _, result in rows():
-        assert NAME.search(test) or result in ("waits for the server", "no test yet"), number
+def test_every_item_has_a_test() -> None:
+    for number, _, test, _ in rows():
+        assert NAME.search(test), number

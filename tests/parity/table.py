@@ -19,9 +19,9 @@ FORWARD = ("logits", "layers", "padding", "batch = single", "round trip")
 CACHED, GRADIENTS = "cached = uncached", "gradients (relative)"
 HEAD = f"""# Parity with the reference library
 
-Written by `make parity`. For each class, tiny random models are made by `transformers` {transformers.__version__}, opened
-by Headway and compared in fp32; the limit is {LIMIT:g}. The numbers are largest absolute differences over the plain config
-and the variants named:
+Written by `make parity`. For each class, tiny random models are made by `transformers` {transformers.__version__},
+opened by Headway and compared in fp32; the limit is {LIMIT:g}. The numbers are largest absolute differences over the
+plain config and the variants named:
 
 - **forward**: logits; hidden states layer by layer; with left and right padding; a padded batch against each row alone;
   the reference's logits after theirs → ours → theirs, whose files are byte-equal;
@@ -33,8 +33,8 @@ Each check can fail: with a norm taken out of our model, it names the first laye
 
 What is compared is the arithmetic, the config keys and the tensor names, not published weights or tokenizers
 ([what was checked of each family](seeds.md#what-was-checked-of-each-family)). XLNet's two streams, permutation masks
-and memories are compared in `tests/families/test_xlnet.py`, DeBERTa's enhanced mask decoder, which the reference library
-lacks, in `tests/families/test_deberta.py`; the rows below have the plain head that the reference library saves.
+and memories are compared in `tests/families/test_xlnet.py`, DeBERTa's enhanced mask decoder, which the reference
+library lacks, in `tests/families/test_deberta.py`; the rows below have the plain head that the reference library saves.
 """
 
 

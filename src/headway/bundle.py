@@ -25,6 +25,7 @@ from headway.engine import encode_ragged
 from headway.engine import weights as storage
 from headway.engine.int8 import quantise
 from headway.engine.prefix import PrefixCache
+from headway.engine.training import install
 from headway.errors import CheckpointError, ConfigError, InputError, with_article
 from headway.families import FROM_SCRATCH, GLINER_FILE
 from headway.families import find as family_named
@@ -63,6 +64,9 @@ class Bundle:
     sentence: SentenceSettings = field(default_factory=SentenceSettings)  # of the model's files
     prefixes: PrefixCache = field(default_factory=PrefixCache, repr=False)  # caches of past prompts
     _default_task: Task | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        install()
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())

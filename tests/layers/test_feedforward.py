@@ -1,4 +1,4 @@
-"""The feed-forward network: exact activations, gates, and the gradient of the one that is ours."""
+"""The feed-forward network: exact activations, gates, gradients."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Vectors of relative positions and DeBERTa's bias: products read skewed as gathered as written out, with gradients."""
+"""Vectors of relative positions and DeBERTa's bias: products by distance as written out, with gradients."""
 
 import math
 
@@ -10,29 +10,28 @@ from torch import Tensor
 from headway.families import find
 from headway.families.family import Keys
 from headway.layers.positions import positions_of
-from headway.layers.relative import RelativeVectorsConfig
-from headway.layers.skew import relative_scores
+from headway.layers.relative import RelativeVectorsConfig, relative_scores
 
 SIZES = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20, "vocab_size": 30}
 DEBERTA = SIZES | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
 V3 = {"position_buckets": 8, "max_relative_positions": 40, "share_att_key": True, "norm_rel_ebd": "layer_norm"}
 
 
-@pytest.mark.parametrize(  # one block and several; the keys before the tokens are a memory
+@pytest.mark.parametrize(  # the keys before the tokens are a memory
     ("tokens", "keys", "transpose"),
     [(1, 1, False), (3, 8, False), (40, 45, False), (5, 5, True), (64, 64, True)],
 )
-def test_skewed_is_gathered(tokens: int, keys: int, transpose: bool) -> None:
+def test_scores_by_distance_written_out(tokens: int, keys: int, transpose: bool) -> None:
     x = torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True)
     vectors = torch.randn(3, tokens + keys - 1, 4, dtype=torch.float64, requires_grad=True)
     row = torch.arange(keys) - torch.arange(tokens)[:, None] + tokens - 1
-    skewed = relative_scores(x, vectors, None, transpose=transpose)
+    found = relative_scores(x, vectors, None, transpose=transpose)
     gathered = relative_scores(x, vectors, row.T if transpose else row, transpose=transpose)
     by_hand = torch.einsum("bhid,hijd->bhij", x, vectors[:, row])
-    torch.testing.assert_close(skewed, by_hand.transpose(-2, -1) if transpose else by_hand)
-    torch.testing.assert_close(skewed, gathered)
+    torch.testing.assert_close(found, by_hand.transpose(-2, -1) if transpose else by_hand)
+    torch.testing.assert_close(found, gathered)
     weight = torch.randn_like(gathered)
-    grads = [torch.autograd.grad((y * weight).sum(), (x, vectors)) for y in (skewed, gathered)]
+    grads = [torch.autograd.grad((y * weight).sum(), (x, vectors)) for y in (found, gathered)]
     for first, second in zip(*grads, strict=True):
         torch.testing.assert_close(first, second)
 

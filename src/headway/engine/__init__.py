@@ -10,6 +10,7 @@ a decoding step      step (replaces the method) → decoding (its arguments) →
   its kernels        kernels, attention_kernel → tiles (register tiles) → scalars, llvm; compiler (Numba, if installed)
 many tokens          matmul (products of many tokens), prefill (the last block for the last tokens only),
                      inplace (blocks that reuse memory), ragged (batches without padding), prefix (prefix caching)
+training             the package training: gradients written out, cheaper dropout masks, 16-bit products
 """
 
 from headway.engine.prepare import prepare, release, unsupported_reason

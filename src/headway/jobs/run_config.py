@@ -13,11 +13,12 @@ from headway.data.dataset import Dataset, open_builtin, open_files
 from headway.data.facts import Facts
 from headway.data.tables import Tables
 from headway.distributed import pick_device
+from headway.engine.training import install
+from headway.engine.training.precision import autocast, bf16_speedup
 from headway.errors import ConfigError
 from headway.jobs.columns import Columns, columns_for_training, with_named
 from headway.jobs.overrides import by_section, flatten
 from headway.jobs.run_folder import PLAN, Paths, listed, read_run_json, run_file
-from headway.layers.precision import autocast, bf16_speedup
 from headway.models.recipes import Size, size_named
 from headway.tasks.task import Choice
 from headway.training.recipes import RECIPES
@@ -136,6 +137,7 @@ def complete(plan: Plan, facts: Facts) -> Plan:
     values, lengths = _by_name(plan), {f"train.{name}" for name in LENGTHS}
     given = {name: values.get(name) for name in plan.fixed}
     settings, kind = plan.settings(), tasks.find(plan.task)
+    install()
     with autocast(settings.precision, pick_device(settings.device)):  # some choices time a model
         choice = kind.choose_settings(facts, recipe=plan.recipe, given=given)
     if lengths & set(given):

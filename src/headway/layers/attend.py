@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.layers.dropout import drop
 from headway.layers.masks import NO_MASK, Mask
-from headway.layers.trained_bias import attend_with_trained_bias, takes_trained_bias
+from headway.layers.replaceable import replaceable
 
 
 def attend(
@@ -39,14 +39,26 @@ def attend(
             q, k, v, is_causal=queries > 1, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
     allowed = mask.tensor(queries, keys, q.device)
-    if bias is not None and takes_trained_bias(q, bias, dropout):
-        k, v, scale = repeat_groups(k, q.shape[1]), repeat_groups(v, q.shape[1]), score_scale(q.shape[-1], scale)
-        return attend_with_trained_bias(q, k, v, bias, allowed=allowed, scale=scale, dropout=dropout)
-    if bias is None:
-        extra = allowed
-    else:
-        extra = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, -math.inf)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=extra, scale=scale, dropout_p=dropout, enable_gqa=grouped)
+    if bias is not None:
+        return attend_with_bias(q, k, v, bias, allowed, scale, dropout)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=allowed, scale=scale, dropout_p=dropout, enable_gqa=grouped
+    )
+
+
+@replaceable
+def attend_with_bias(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    allowed: Tensor | None,  # broadcasts to (batch, head, query, key), as the bias; True = may attend
+    scale: float | None,
+    dropout: float,
+) -> Tensor:  # (batch, head, query, d_v)
+    bias = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, -math.inf)
+    grouped = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale, dropout_p=dropout, enable_gqa=grouped)
 
 
 def _attend_sequences(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, scale: float | None, dropout: float) -> Tensor:

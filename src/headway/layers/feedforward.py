@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,29 +13,20 @@ from torch import Tensor, nn
 
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
+from headway.layers.replaceable import replaceable
 from headway.layers.tap import Tap
 
 Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
 
 
-class _SquaredReLU(torch.autograd.Function):
-    """relu(x)²; its derivative is 2·relu(x), so one saved tensor is enough."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        positive = F.relu(x)
-        ctx.save_for_backward(positive)
-        return positive * positive
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (positive,) = ctx.saved_tensors
-        return torch.addcmul(g.new_zeros(()), g, positive, value=2)
+@replaceable
+def squared_relu(x: Tensor) -> Tensor:
+    return F.relu(x).square()
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
-    "relu2": _SquaredReLU.apply,
+    "relu2": squared_relu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "quick_gelu": lambda x: x * (1.702 * x).sigmoid(),

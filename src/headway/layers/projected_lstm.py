@@ -7,15 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
+from headway.layers.replaceable import replaceable
 from headway.layers.tap import Tap
 
 
@@ -78,13 +78,7 @@ def run_layers(
         first = gates.new_zeros(len(layers), batch, config.width), gates.new_zeros(len(layers), batch, config.hidden)
     else:
         first = torch.stack([each.output for each in states]), torch.stack([each.cell for each in states])
-    if all(type(each) is Linear for layer in layers for each in (layer.recurrent, layer.project)):
-        weights = [torch.stack([getattr(layer, name).weight for layer in layers]) for name in ("recurrent", "project")]
-        outputs, cells = _AllSteps.apply(
-            gates, *(each.to(gates.dtype) for each in (*weights, *first)), config.cell_clip, config.projection_clip
-        )
-    else:
-        outputs, cells = _step_by_step(layers, gates, *first)
+    outputs, cells = all_steps(layers, gates, *first)
     rows = torch.arange(batch, device=gates.device)
     last = torch.full_like(rows, length - 1) if lengths is None else lengths - 1
     return [
@@ -93,8 +87,10 @@ def run_layers(
     ]
 
 
-def _step_by_step(layers: Sequence[ProjectedLSTM], gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-    """The plain form of `_AllSteps`, for weights that are not plain either."""
+@replaceable
+def all_steps(layers: Sequence[ProjectedLSTM], gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+    """(outputs, cells) of all layers: (length, layer, batch, 4 · hidden), (layer, batch, width) and (…, hidden) →
+    (length, layer, batch, width) and (…, hidden)."""
     last = [LSTMState(*each) for each in zip(output, cell, strict=True)]
     found = []
     for now in gates:
@@ -102,82 +98,6 @@ def _step_by_step(layers: Sequence[ProjectedLSTM], gates: Tensor, output: Tensor
         found.append([torch.stack(each) for each in zip(*last, strict=True)])
     outputs, cells = zip(*found, strict=True)
     return torch.stack(outputs), torch.stack(cells)
-
-
-class _AllSteps(torch.autograd.Function):
-    """`ProjectedLSTM.step` of all layers, again and again, with its gradient written out: a quarter of the operations,
-    and the gradient of a weight is one product instead of one a step."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,  # (length, layer, batch, 4 · hidden)
-        recurrent: Tensor,  # (layer, 4 · hidden, width)
-        project: Tensor,  # (layer, width, hidden)
-        output: Tensor,  # (layer, batch, width)
-        cell: Tensor,  # (layer, batch, hidden)
-        cell_clip: float,
-        projection_clip: float,
-    ) -> tuple[Tensor, Tensor]:  # (length, layer, batch, width), (length, layer, batch, hidden)
-        length, hidden = len(inputs), cell.shape[-1]
-        gates = torch.empty(inputs.shape, dtype=inputs.dtype, device=inputs.device)
-        outputs, cells = (each.new_empty(length + 1, *each.shape) for each in (output, cell))
-        outputs[0], cells[0] = output, cell
-        tanhs = torch.empty_like(cells[1:])
-        with torch.autocast(inputs.device.type, enabled=False):
-            for at, (gate, now, tanh) in enumerate(zip(gates, cells[1:], tanhs, strict=True)):
-                torch.baddbmm(inputs[at], outputs[at], recurrent.mT, out=gate)
-                into, forget, new, out = gate.split(hidden, dim=-1)
-                gate[..., : 2 * hidden].sigmoid_()
-                new.tanh_()
-                out.sigmoid_()
-                torch.mul(forget, cells[at], out=now).addcmul_(into, new)
-                _clip_(now, cell_clip)
-                torch.tanh(now, out=tanh)
-                torch.bmm(out * tanh, project.mT, out=outputs[at + 1])
-                _clip_(outputs[at + 1], projection_clip)
-        ctx.save_for_backward(gates, outputs, cells, tanhs, recurrent, project)
-        ctx.clips = cell_clip, projection_clip
-        return outputs[1:], cells[1:]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_outputs: Tensor, d_cells: Tensor) -> tuple[Tensor | None, ...]:
-        gates, outputs, cells, tanhs, recurrent, project = ctx.saved_tensors
-        cell_clip, projection_clip = ctx.clips
-        gates = gates.unflatten(-1, (4, -1))
-        into, forget, new, out = gates.unbind(-2)
-        slopes = gates * (1 - gates)  # (length, layer, batch, 4, hidden): of a gate's result by what goes into it …
-        slopes[..., 2, :] = 1 - new * new
-        slopes[..., 0, :] *= new  # … and of the cell, and of the hidden, by that
-        slopes[..., 1, :] *= cells[:-1]
-        slopes[..., 2, :] *= into
-        slopes[..., 3, :] *= tanhs
-        through = out * (1 - tanhs * tanhs)  # of the hidden by the cell
-        d_projected = torch.empty_like(outputs[1:])
-        d_gates = torch.empty_like(slopes)
-        d_output, d_cell = torch.zeros_like(outputs[0]), torch.zeros_like(cells[0])
-        for at in reversed(range(len(gates))):
-            d_now = torch.add(d_outputs[at], d_output, out=d_projected[at])
-            if projection_clip:
-                d_now *= outputs[at + 1].abs() < projection_clip
-            d_hidden = torch.bmm(d_now, project)
-            d_cell = (d_cell + d_cells[at]).addcmul_(d_hidden, through[at])
-            if cell_clip:
-                d_cell *= cells[at + 1].abs() < cell_clip
-            torch.mul(slopes[at, ..., :3, :], d_cell[..., None, :], out=d_gates[at, ..., :3, :])
-            torch.mul(slopes[at, ..., 3, :], d_hidden, out=d_gates[at, ..., 3, :])
-            d_cell = d_cell * forget[at]
-            d_output = torch.bmm(d_gates[at].flatten(-2), recurrent)
-        d_gates = d_gates.flatten(-2)
-        d_recurrent = _product(d_gates, outputs[:-1])
-        d_project = _product(d_projected, out * tanhs)
-        return d_gates, d_recurrent, d_project, d_output, d_cell, None, None
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Σ over steps and rows: (step, layer, row, n), (step, layer, row, m) → (layer, n, m)."""
-    return left.transpose(0, 1).flatten(1, 2).mT @ right.transpose(0, 1).flatten(1, 2)
 
 
 class BidirectionalStack(nn.Module):
@@ -234,8 +154,3 @@ class ScalarMix(nn.Module):
 
 def _clip(x: Tensor, most: float) -> Tensor:
     return x.clamp(-most, most) if most else x
-
-
-def _clip_(x: Tensor, most: float) -> None:
-    if most:
-        x.clamp_(-most, most)

@@ -15,7 +15,7 @@ from headway.layers.dropout import drop
 from headway.layers.linear import Linear, TokenTable
 from headway.layers.norms import NormConfig
 from headway.layers.positions import Positions
-from headway.layers.skew import relative_scores
+from headway.layers.replaceable import replaceable
 
 if TYPE_CHECKING:
     from headway.layers.attention import Attention
@@ -81,6 +81,39 @@ class RelativeVectors(nn.Module):
         far = distance.abs().clamp(min=exact).float()
         wide = torch.ceil(torch.log(far / exact) / ratio * (exact - 1)).long() + exact
         return torch.where(distance.abs() <= exact, distance, wide * distance.sign())
+
+
+def relative_scores(x: Tensor, vectors: Tensor, rows: Tensor | None, *, transpose: bool = False) -> Tensor:
+    """(batch, head, token, size) and (head, row, size) → (batch, head, query, key): the product of a token with the
+    vector of each pair. `rows` is as in `Relative`. `transpose`: the tokens are the keys, and the rows of all distances
+    are ordered by query − key."""
+    if rows is None:
+        out = scores_by_distance(x, vectors)
+    else:
+        rows = rows[:, None] if rows.ndim == 3 else rows
+        out = _scores_by_row(x, vectors, rows.transpose(-2, -1) if transpose else rows)
+    return out.transpose(-2, -1) if transpose else out
+
+
+@replaceable
+def scores_by_distance(x: Tensor, vectors: Tensor) -> Tensor:
+    """out[i, j] = x[i] · vectors[j − i + tokens − 1]"""
+    tokens, keys = x.shape[2], vectors.shape[1] - x.shape[2] + 1
+    place = torch.arange(tokens, device=x.device)[:, None]
+    return _scores_by_row(x, vectors, torch.arange(keys, device=x.device) - place + tokens - 1)
+
+
+def _scores_by_row(x: Tensor, vectors: Tensor, rows: Tensor) -> Tensor:
+    products = by_head(flat(x) @ vectors.transpose(-2, -1), len(x)).transpose(0, 1)  # (batch, head, token, row)
+    return products.gather(-1, rows.expand(*products.shape[:-1], rows.shape[-1]))
+
+
+def flat(x: Tensor) -> Tensor:  # (batch, head, token, size) → (head, batch · token, size)
+    return x.transpose(0, 1).flatten(1, 2)
+
+
+def by_head(x: Tensor, batch: int) -> Tensor:  # (head, batch · token, n) → (head, batch, token, n)
+    return x.unflatten(1, (batch, -1))
 
 
 @dataclass(frozen=True)

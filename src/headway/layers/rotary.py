@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from headway.layers.positions import Positions
+from headway.layers.replaceable import replaceable
 
 
 @dataclass(frozen=True)
@@ -115,29 +116,12 @@ class Rotary:
         return positions[..., None] * (frequencies if frequencies.ndim == 1 else frequencies[:, None]), factor
 
 
+@replaceable
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the pair (x[i], x[i + size/2]) by its angle; numbers past `size` are copied. x: (…, length, d_k)."""
-    return _Rotate.apply(x, cos, sin, 1.0)
-
-
-class _Rotate(torch.autograd.Function):
-    """The gradient is rotated by the negative angle."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        ctx.sign = sign
-        half = cos.shape[-1]
-        a, b = x[..., :half], x[..., half : 2 * half]
-        out = torch.empty_like(x)
-        torch.mul(a, cos, out=out[..., :half]).addcmul_(b, sin, value=-sign)
-        torch.mul(b, cos, out=out[..., half : 2 * half]).addcmul_(a, sin, value=sign)
-        out[..., 2 * half :] = x[..., 2 * half :]
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Rotate.apply(g, *ctx.saved_tensors, -ctx.sign), None, None, None
+    half = cos.shape[-1]
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)
 
 
 def rotary_frequencies(size: int, config: RotaryConfig, *, lengths: Tensor | None = None) -> tuple[Tensor, float]:

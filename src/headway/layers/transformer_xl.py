@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from headway.layers.dropout import drop
 from headway.layers.linear import Linear
 from headway.layers.positions import Positions, sinusoids
-from headway.layers.relative import Relative
-from headway.layers.skew import relative_scores
+from headway.layers.relative import Relative, relative_scores
 
 if TYPE_CHECKING:
     from headway.layers.attention import Attention

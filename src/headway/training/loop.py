@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from headway.distributed import World, init_distributed, pick_device
+from headway.engine.training import install
 from headway.errors import TrainingError
 from headway.memory import keep_freed_memory
 from headway.tasks.distributed import use_ranks
@@ -72,6 +73,7 @@ def fit(
         raise TrainingError(f"score: {score!r} is set, but no evaluate function is given")
     world = init_distributed(device)
     keep_freed_memory()
+    install()
     with ExitStack() as stack:
         unlocked = world.run_on_main(lambda: stack.enter_context(lock_folder(training)))
         run = Run(model, source, loss=loss, settings=settings, training=training, world=world, device=device)

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from headway.checkpoints import read_json, save_json
 from headway.data.batch import Batch
 from headway.distributed import World
+from headway.engine.training.precision import autocast
 from headway.errors import CheckpointError, ConfigError, DiskError, TrainingError
 from headway.files import is_present
-from headway.layers.precision import autocast
 from headway.memory import return_freed_memory
 from headway.training import rng
 from headway.training.nonfinite import format_locations, is_out_of_memory

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batch import Batch
+from headway.engine.training.precision import autocast
 from headway.errors import TrainingError
-from headway.layers.precision import autocast
 from headway.training import rng
 from headway.training.nonfinite import NonFiniteReport, find_nonfinite, format_locations
 from headway.training.protocols import LossFunction

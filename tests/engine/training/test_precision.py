@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.layers.linear import BLOCK, Linear, bf16_matmul, linear
-from headway.layers.precision import autocast
+from headway.engine.training.precision import BLOCK, autocast, bf16_matmul
+from headway.layers.linear import Linear, linear
 
 CPU = torch.device("cpu")
 

@@ -1,9 +1,10 @@
-"""Dropout: the right share is zero, the expectation stays, every byte of a draw is used, the seed decides."""
+"""Dropout by a byte for each number: the right share is zero, the expectation stays, every byte of a draw is used, and
+the seed decides."""
 
 import pytest
 import torch
 
-from headway.layers.dropout import drop
+from headway.engine.training.dropout import drop
 
 
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.5, 0.9])

@@ -10,28 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.layers.dropout import draw_kept, draws_bytes, scaled
+from headway.engine.training.dropout import draw_kept, draws_bytes, scaled
+from headway.layers.attend import repeat_groups, score_scale
 
 
-def takes_trained_bias(q: Tensor, bias: Tensor, dropout: float) -> bool:
-    """Whether `attend_with_trained_bias` is to be used."""
+def trains_bias(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, allowed: Tensor | None, scale: float | None, dropout: float
+) -> bool:
     if not bias.requires_grad or not torch.is_grad_enabled() or q.device.type != "cpu":
         return False
     return not torch.is_autocast_enabled("cpu") and (not dropout or draws_bytes(q, dropout))
 
 
-def attend_with_trained_bias(
-    q: Tensor,  # (batch, head, query, d_k)
-    k: Tensor,  # (batch, head, key, d_k)
-    v: Tensor,  # (batch, head, key, d_v)
-    bias: Tensor,  # broadcasts to (batch, head, query, key)
-    *,
-    allowed: Tensor | None,  # broadcasts likewise; True = may attend
-    scale: float,
-    dropout: float,
-) -> Tensor:  # (batch, head, query, d_v)
+def attend_with_bias(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, allowed: Tensor | None, scale: float | None, dropout: float
+) -> Tensor:
+    k, v = repeat_groups(k, q.shape[1]), repeat_groups(v, q.shape[1])
     bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
-    return _Attend.apply(q, k, v, bias, allowed, scale, dropout)
+    return _Attend.apply(q, k, v, bias, allowed, score_scale(q.shape[-1], scale), dropout)
 
 
 class _Attend(torch.autograd.Function):

@@ -165,7 +165,10 @@ async def health(request: Request) -> Response:
     found = {each.name: await asyncio.to_thread(each.healthy) for each in state.models}
     status = "stopping" if state.stopping else "ok" if all(found.values()) else "failing"
     models = {name: {"status": "ok" if well else "failing"} for name, well in found.items()}
-    return JSONResponse({"status": status, "engine": "vllm", "models": models}, 200 if status == "ok" else 503)
+    body = {"status": status, "engine": "vllm", "models": models}
+    if state.needs_key and "headway.client" not in request.scope:
+        body = {"status": status}
+    return JSONResponse(body, 200 if status == "ok" else 503)
 
 
 @router.get("/metrics")

@@ -46,9 +46,7 @@ class Target(ABC):
         """The sum over the examples."""
 
     @abstractmethod
-    def answers(
-        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
-    ) -> list[dict[str, Any]]:
+    def answers(self, logits: Tensor, *, top: int | None = None, threshold: float | None = None) -> Answers:
         """The prediction for each row of logits; `top` keeps that many scores, a label below `threshold` is none."""
 
     @abstractmethod
@@ -94,9 +92,7 @@ class OneLabel(Target):
             logits, target, weights, label_smoothing=smoothing, ignore_index=UNKNOWN, reduction="sum"
         )
 
-    def answers(
-        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
-    ) -> list[dict[str, Any]]:
+    def answers(self, logits: Tensor, *, top: int | None = None, threshold: float | None = None) -> Answers:
         out = []
         for row in logits.softmax(-1):
             scores = ranked(self.labels, row, top)
@@ -194,9 +190,7 @@ class Number(Target):
         values = logits.double().numpy()
         return values * self.scale.std + self.scale.mean if self.standardised else values
 
-    def answers(
-        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
-    ) -> list[dict[str, Any]]:
+    def answers(self, logits: Tensor, *, top: int | None = None, threshold: float | None = None) -> Answers:
         if self.outputs == 1:
             return [{"value": float(row[0])} for row in self.values(logits)]
         return [{"values": dict(zip(self.names, row.tolist(), strict=True))} for row in self.values(logits)]
@@ -247,9 +241,7 @@ class LabelSet(Target):
         """The mean over the labels, so that it does not grow with their number."""
         return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="sum") / len(self.labels)
 
-    def answers(
-        self, logits: Tensor, *, top: int | None = None, threshold: float | None = None
-    ) -> list[dict[str, Any]]:
+    def answers(self, logits: Tensor, *, top: int | None = None, threshold: float | None = None) -> Answers:
         out, least = [], self.threshold if threshold is None else threshold
         for row in logits.sigmoid():
             scores = ranked(self.labels, row, None)

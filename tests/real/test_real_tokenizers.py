@@ -1,7 +1,7 @@
 """Published tokenizers: the ids and offsets of the library that reads their files, on 10,000 lines of varied Unicode.
 
 `HEADWAY_TOKENIZERS` (or `tokenizers` in the folder of real data) holds a folder for each: `tokenizer.json`, or a
-SentencePiece model. docs/published.md says where they are from.
+SentencePiece model. dev/LOG.md says where they are from.
 """
 
 import os
@@ -22,7 +22,7 @@ LINES = lines(10_000)
 def folders(real_data: Path) -> list[Path]:
     place = Path(os.environ.get("HEADWAY_TOKENIZERS") or real_data / "tokenizers")
     if not place.is_dir():
-        pytest.skip(f"no published tokenizers: {place} is not a folder (set HEADWAY_TOKENIZERS, see docs/published.md)")
+        pytest.skip(f"no published tokenizers: {place} is not a folder (set HEADWAY_TOKENIZERS, see dev/LOG.md)")
     return sorted(each for each in place.iterdir() if each.is_dir())
 
 

@@ -62,8 +62,8 @@ def full_timings(quick_trainings: float, monkeypatch: pytest.MonkeyPatch) -> Non
 def curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings draw curves.png, as they do for users."""
     drawing = importlib.import_module("headway.training.log").draw_curves
-    for module in ("loop", "word2vec_fit"):
-        monkeypatch.setattr(f"headway.training.{module}.draw_curves", drawing)
+    for module in ("training.loop", "lineage.word2vec_fit"):
+        monkeypatch.setattr(f"headway.{module}.draw_curves", drawing)
 
 
 @pytest.fixture(scope="session")

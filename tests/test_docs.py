@@ -152,9 +152,9 @@ def test_the_page_works_as_written(
     page: str, runs: Runs, tmp_path: Path, monkeypatch: Any, capsys: Any, little_data: None
 ) -> None:
     monkeypatch.setattr("headway.jobs.judges.MINUTES", 0.003)
-    monkeypatch.setattr("headway.jobs.compare_report.ROWS", 4)
-    monkeypatch.setattr("headway.jobs.compare_measures.LENGTHS", (8, 16))
-    monkeypatch.setattr("headway.jobs.compare_measures.SPEED_INPUTS", 1)
+    monkeypatch.setattr("headway.lineage.compare_report.ROWS", 4)
+    monkeypatch.setattr("headway.lineage.compare_measures.LENGTHS", (8, 16))
+    monkeypatch.setattr("headway.lineage.compare_measures.SPEED_INPUTS", 1)
     monkeypatch.setattr("headway.jobs.judges.SIZES", Sizes(chosen_by=2, judged=2, taught_by=24, compared=2))
     rows = [
         f"a {'lovely' if i % 3 else 'dreadful'} film, seen {i} times\t{'good' if i % 3 else 'bad'}" for i in range(240)

@@ -64,7 +64,7 @@ ALLOWED = {  # module → call: why it is none of a model or run folder's files 
         "copy.open": "a temporary file",
     },
     "checkpoints/word2vec.py": {"partial.write_bytes": "to the temporary file of atomic_write"},
-    "jobs/compare_page.py": {"figure.savefig": "to memory"},
+    "lineage/compare_page.py": {"figure.savefig": "to memory"},
     "jobs/compare_runs.py": {"figure.savefig": "to the temporary file of atomic_write"},
     "jobs/predictions_file.py": {"path.open": "the temporary file of atomic_write"},
     "jobs/judges.py": {"(folder / 'pictures.csv').open": "in a temporary folder"},

@@ -13,7 +13,7 @@ import headway
 from headway.checkpoints.rules import to_theirs
 from headway.errors import CheckpointError, ConfigError
 from headway.families import elmo
-from headway.jobs.import_elmo import import_elmo, read_hdf5
+from headway.lineage.import_elmo import import_elmo, read_hdf5
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed (pip install 'headway[elmo]')")
 

@@ -9,7 +9,7 @@ import torch
 from headway.bundle import Bundle
 from headway.data.builtin.dates import random_day
 from headway.data.row import Row
-from headway.jobs.compare_measures import alignment
+from headway.lineage.compare_measures import alignment
 from headway.models.build import build
 from headway.models.recipes import Size
 from headway.preprocess.text import Tokenizer

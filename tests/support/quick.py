@@ -4,7 +4,8 @@ are drawn. Used by all tests (conftest.py), and by the processes that some of th
 from collections.abc import Callable
 from typing import Any
 
-from headway.training import loop, step_trial, word2vec_fit
+from headway.lineage import word2vec_fit
+from headway.training import loop, step_trial
 
 
 def shorten_trainings(replace: Callable[[Any, str, Any], None] = setattr) -> float:

@@ -37,8 +37,8 @@ def compare(
 ) -> None:
     """Train RNN, GRU, LSTM, attention and Transformer for the same time on the same data, and report what won and why.
     Interrupted, the same command goes on."""
-    from headway.jobs.compare import run_all
-    from headway.jobs.compare_report import PAGE, default_folder, lines, write_report
+    from headway.lineage.compare import run_all
+    from headway.lineage.compare_report import PAGE, default_folder, lines, write_report
     from headway.jobs.overrides import parse
 
     folder = out or default_folder(task)

@@ -47,7 +47,7 @@ def convert(
 ) -> None:
     """Write MODEL with weights of another type, and measure what that changes."""
     if to == "word2vec":
-        from headway.jobs.word2vec_files import export_word2vec
+        from headway.lineage.word2vec_files import export_word2vec
 
         found = export_word2vec(model, out)
         say_json(asdict(found)) if as_json else say_lines(found.lines())

@@ -152,7 +152,7 @@ def run(
     """Run MODEL on inputs. One generated text is streamed; several inputs are run in batches."""
     if picture is not None:
         from headway.bundle import load
-        from headway.jobs.word2vec_files import picture_words
+        from headway.lineage.word2vec_files import picture_words
 
         return say(picture_words(load(model, device=device), inputs or [], picture))
     from headway.jobs.inference import distributed

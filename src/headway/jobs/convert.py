@@ -26,7 +26,7 @@ from headway.errors import ConfigError, InputError
 from headway.families import GLINER_FILE
 from headway.files import is_present
 from headway.generation import GenerationSettings, generate
-from headway.jobs.import_elmo import import_elmo, weights_file
+from headway.lineage.import_elmo import import_elmo, weights_file
 from headway.jobs.import_whisper import import_whisper, require_options
 from headway.jobs.run_folder import require_writable
 from headway.preprocess.processor import MAX_BYTES

@@ -218,7 +218,7 @@ def evaluation_data(
     """The rows to evaluate a model on, and their name."""
     task = bundle.find_task()
     if task.own_job:
-        from headway.jobs.vectors import questions
+        from headway.lineage.vectors import questions
 
         if isinstance(data, Tables):
             raise InputError(f"task {task.name} is evaluated on a file of word questions; give its name")

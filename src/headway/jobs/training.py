@@ -324,8 +324,8 @@ def kept_score(task: Task, settings: Settings) -> tuple[str, bool]:
 
 def own_job(path: str) -> Any:
     """The function that trains for a task in place of the loop."""
-    module, _, name = path.partition(".")
-    return getattr(import_module(f"headway.jobs.{module}"), name)
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"headway.{module}"), name)
 
 
 def started_again(folder: Path) -> bool:

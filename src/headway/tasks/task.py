@@ -80,7 +80,7 @@ class Task(ABC):
     budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
     timed: ClassVar[bool] = False  # the same of runs with a time limit only, and from scratch too
     least_batch: ClassVar[int] = 4  # that they may choose
-    own_job: ClassVar[str] = ""  # module.function in `headway.jobs` that trains it in place of the one loop
+    own_job: ClassVar[str] = ""  # module.function in `headway` that trains it in place of the one loop
     generation_defaults = GenerationDefaults()  # of the model's files; not an option
 
     tokenizer: Tokenizer = field(repr=False)

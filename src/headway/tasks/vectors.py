@@ -2,7 +2,7 @@
 nearest words, sums of words and analogies; scored by analogies and by the similarity of pairs of words.
 
 The model is an encoder without blocks: its token table holds the vectors, so that `tag` and `classify` can start from
-it. The training is `jobs/vectors.py`.
+it. The training is `lineage/vectors.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Vectors(Task):
     example_input: ClassVar[str] = "word"
     metric: ClassVar[str] = "analogies"
     running_text: ClassVar[bool] = True
-    own_job: ClassVar[str] = "vectors.run_vectors"
+    own_job: ClassVar[str] = "lineage.vectors.run_vectors"
 
     architecture: Literal["cbow", "skip-gram", "elmo"] = "cbow"
     dimensions: int = 100  # numbers of a vector
@@ -153,10 +153,10 @@ class Vectors(Task):
         return []
 
     def collate(self, examples: Sequence[Example], *, seeds: Sequence[tuple[int, ...]], where: list[str]) -> Batch:
-        raise NotImplementedError("word2vec trains on windows of the corpus (training/word2vec_fit.py)")
+        raise NotImplementedError("word2vec trains on windows of the corpus (lineage/word2vec_fit.py)")
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        raise NotImplementedError("word2vec trains on windows of the corpus (training/word2vec_fit.py)")
+        raise NotImplementedError("word2vec trains on windows of the corpus (lineage/word2vec_fit.py)")
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"words": len(split_words(row.fields["text"]))}

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from headway.training.word2vec import INCREMENT, LOSS_EVERY, MULTIPLIER, Corpus, Objective
+from headway.lineage.word2vec import INCREMENT, LOSS_EVERY, MULTIPLIER, Corpus, Objective
 
 njit: Any = numba.njit  # untyped: compiled functions take numpy scalars
 FAST = {"reassoc", "contract", "nsz", "arcp"}

@@ -14,9 +14,9 @@ from headway.data.row import Row
 from headway.data.split import drawn_rows
 from headway.errors import DataError
 from headway.files import is_present, open_file
-from headway.jobs.compare import ROWS, WATCHED, Run, sample_input
-from headway.jobs.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
-from headway.jobs.compare_page import page
+from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
+from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
+from headway.lineage.compare_page import page
 from headway.jobs.compare_scores import standings
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan

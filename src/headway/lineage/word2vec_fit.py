@@ -31,7 +31,7 @@ from headway.training.result import FitResult
 from headway.training.settings import Settings
 from headway.training.signals import catch_signals
 from headway.training.state import load_latest, lock_folder, remove_partial, save_state, states
-from headway.training.word2vec import Corpus, Objective, chunk_seed, initial_tables
+from headway.lineage.word2vec import Corpus, Objective, chunk_seed, initial_tables
 
 CHUNK = 10_000  # words
 ROUND = 32  # chunks between which the run can be stopped, logged and saved

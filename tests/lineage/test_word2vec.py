@@ -10,12 +10,12 @@ import torch
 
 import headway
 from headway.errors import DataError, TrainingError
-from headway.training import word2vec as plain
-from headway.training import word2vec_fit
+from headway.lineage import word2vec as plain
+from headway.lineage import word2vec_fit
 from headway.training.settings import Settings
-from headway.training.word2vec import Corpus, Random, alias_table, chunk_seed, huffman_paths, make_objective
+from headway.lineage.word2vec import Corpus, Random, alias_table, chunk_seed, huffman_paths, make_objective
 
-fast = pytest.importorskip("headway.training.word2vec_kernel", reason="numba is not installed")
+fast = pytest.importorskip("headway.lineage.word2vec_kernel", reason="numba is not installed")
 
 
 def small_corpus(sentences: int = 60, *, seed: int = 0) -> tuple[list[str], np.ndarray, Corpus]:

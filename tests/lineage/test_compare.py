@@ -18,11 +18,11 @@ from headway.bundle import load
 from headway.data.builtin.pool import Builtin
 from headway.data.row import Row
 from headway.errors import ConfigError
-from headway.jobs import compare as job
-from headway.jobs import compare_measures
-from headway.jobs.compare import check_models
-from headway.jobs.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
-from headway.jobs.compare_page import page
+from headway.lineage import compare as job
+from headway.lineage import compare_measures
+from headway.lineage.compare import check_models
+from headway.lineage.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
+from headway.lineage.compare_page import page
 from headway.jobs.compare_scores import standings
 from headway.models.build import build
 from headway.models.init import initialise

@@ -1,4 +1,4 @@
-"""The training of word vectors: from text to a model folder whose token table holds them. `training/word2vec_fit.py`
+"""The training of word vectors: from text to a model folder whose token table holds them. `lineage/word2vec_fit.py`
 says why this is not the one loop."""
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from headway.jobs.training import Trained
 from headway.preprocess.processor import Processor
 from headway.tasks.vectors import Vectors
 from headway.training.result import FitResult
-from headway.training.word2vec import Corpus, make_objective, train_chunk
-from headway.training.word2vec_fit import TrainChunk, fit_word2vec
+from headway.lineage.word2vec import Corpus, make_objective, train_chunk
+from headway.lineage.word2vec_fit import TrainChunk, fit_word2vec
 
 NO_NUMBA = "numba is not installed (pip install headway[fast]), so this runs on numpy, about a hundred times slower"
 
@@ -123,7 +123,7 @@ def kernel() -> tuple[TrainChunk, str]:
 
     if not can_compile():
         return train_chunk, NO_NUMBA
-    from headway.training import word2vec_kernel
+    from headway.lineage import word2vec_kernel
 
     return word2vec_kernel.train_chunk, ""
 

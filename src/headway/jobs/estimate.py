@@ -1,7 +1,7 @@
 """`headway plan`: estimates memory, time and network traffic of a training run.
 
 The formulas are those of this code's own blocks and optimisers (the modern decoder), counted tensor by tensor;
-docs/distributed.md derives them, and tests compare them with small runs. Layouts: DDP or FSDP (`shard=full`, ZeRO
+dev/LOG.md has them, and tests compare them with small runs. Layouts: DDP or FSDP (`shard=full`, ZeRO
 stage 3), each with and without activation checkpointing.
 """
 

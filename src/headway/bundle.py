@@ -216,8 +216,8 @@ class Bundle:
     def __call__(self, inputs: Any, **options: Any) -> Any:
         """The task's prediction for one input, or for each of a list. Truncated inputs give a warning."""
         task = self.find_task()
-        several = task.is_list_of_inputs(inputs)
-        if task.generates:
+        several = task.input_kind.is_several(inputs)
+        if task.prediction_kind.generates:
             options = {"prefixes": self.prefixes, **options}
         with task.count_truncation() as truncated:
             found = task.predict(self.model, inputs if several else [inputs], **options)

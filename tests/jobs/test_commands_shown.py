@@ -22,26 +22,26 @@ def test_the_example_is_an_input_of_the_task(name: str) -> None:
     one, *table = commands("runs/x", task)
     words = shlex.split(one)
     assert words[:3] == ["headway", "run", "runs/x"] and len(words) == 4
-    parsed = task.parse_input(words[3])
-    if len(task.input_fields) > 1 and name != "embed":
-        assert parsed.keys() == set(task.input_fields)
-    if {"image", "audio"} & set(task.input_fields):
+    parsed = task.input_kind.parse(words[3])
+    if len(task.input_kind.columns) > 1 and name != "embed":
+        assert parsed.keys() == set(task.input_kind.columns)
+    if {"image", "audio"} & set(task.input_kind.columns):
         assert isinstance(parsed, Path) and parsed.suffix
-    assert table == ([] if kind.draws else ["headway run runs/x --file FILE --out predictions.csv"])
+    assert table == ([] if name == "draw" else ["headway run runs/x --file FILE --out predictions.csv"])
 
 
 def test_a_classifier_of_pairs_shows_a_pair(tmp_path: Path) -> None:
     task = load(of_task("classify", tmp_path / "model")).find_task()
-    assert isinstance(task, Classify) and task.example() == "Some text"
+    assert isinstance(task, Classify) and task.input_kind.example == "Some text"
     task.pair = True
-    assert task.parse_input(task.example()) == ("One text", "Another text")
+    assert task.input_kind.parse(task.input_kind.example) == ("One text", "Another text")
 
 
 def test_the_mask_is_that_of_the_tokenizer(tmp_path: Path) -> None:
     bundle = load(of_task("fill", tmp_path / "model"))
     task = bundle.find_task()
-    assert isinstance(task, Fill) and task.example() == "Some [MASK] text"
-    assert bundle(task.example())[0].keys() >= {"token", "score"}
+    assert isinstance(task, Fill) and task.input_kind.example == "Some [MASK] text"
+    assert bundle(task.input_kind.example)[0].keys() >= {"token", "score"}
 
 
 def test_the_last_lines_of_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

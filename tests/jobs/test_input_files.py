@@ -127,15 +127,15 @@ def test_a_folder_of_recordings_stands_for_each(classifier: Bundle, tmp_path: Pa
     wanted = [tmp_path / "a.wav", tmp_path / "below/b.FLAC"]
     for path in (*wanted, tmp_path / "notes.txt"):
         path.write_bytes(b"")
-    assert bundle.find_task().parse_inputs(str(tmp_path)) == wanted
+    assert bundle.find_task().input_kind.parse_all(str(tmp_path)) == wanted
     assert list(read_records(tmp_path, bundle)) == [({"input": str(path)}, path) for path in wanted]
-    assert bundle.find_task().parse_inputs("a.wav") == [Path("a.wav")]
+    assert bundle.find_task().input_kind.parse_all("a.wav") == [Path("a.wav")]
     sounds = tmp_path / "sounds.zip"
     with zipfile.ZipFile(sounds, "w") as archive:
         for name in ("sounds/b.wav", "sounds/a.wav", "sounds/notes.txt"):
             archive.writestr(name, b"")
     inside = [sounds / "sounds" / name for name in ("a.wav", "b.wav")]
-    assert list(map(str, bundle.find_task().parse_inputs(str(sounds)))) == list(map(str, inside))
+    assert list(map(str, bundle.find_task().input_kind.parse_all(str(sounds)))) == list(map(str, inside))
     assert [str(path) for path in read_inputs(sounds, bundle)] == list(map(str, inside))
 
 

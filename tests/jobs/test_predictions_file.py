@@ -12,7 +12,7 @@ from support.untrained import of_task
 from headway.bundle import load
 from headway.errors import ConfigError, InputError
 from headway.jobs import predictions_file
-from headway.jobs.predictions_file import prediction, write_predictions
+from headway.jobs.predictions_file import write_predictions
 
 ROWS = [(n, f"I want {n} things, please", "=1+1" if n == 3 else "-5" if n == 4 else f"note {n}") for n in range(9)]
 
@@ -125,20 +125,3 @@ def test_half_of_a_surrogate_pair_is_written_as_its_escape(folder: Path) -> None
         write_predictions(bundle, [({"input": "a\ud800b"}, "a")], folder / name)
     assert json.loads((folder / "half.jsonl").read_text())["input"] == "a\ud800b"
     assert table(folder / "half.csv")[0]["input"] == "a\\ud800b"
-
-
-def test_answers_as_columns() -> None:
-    assert prediction("a text") == {"prediction": "a text"}
-    assert prediction({"text": "a", "finished_by": "eos", "score": -0.5}) == {"prediction": "a", "score": -0.5}
-    tagged = {"words": ["a"], "tags": ["O"], "entities": []}
-    assert prediction(tagged) == {"prediction": ["O"], "words": ["a"], "entities": []}
-    assert prediction([{"text": "a", "finished_by": "eos"}, {"text": "b", "finished_by": "eos"}]) == {
-        "prediction": ["a", "b"]
-    }
-    one, two = [{"token": t, "id": 1, "score": score, "text": "x"} for t, score in (("a", 0.5), ("b", 0.25))]
-    tokens = [{"token": "a", "score": 0.5}, {"token": "b", "score": 0.25}]
-    assert prediction([one, two]) == {"prediction": "a", "score": 0.5, "candidates": tokens}
-    assert prediction([[one, two], [two]]) == {
-        "prediction": ["a", "b"], "score": 0.125, "candidates": [tokens, tokens[1:]]
-    }  # fmt: skip
-    assert prediction([0.5, 0.25]) == {"prediction": [0.5, 0.25]} and prediction({"value": 2.0}) == {"prediction": 2.0}

@@ -68,10 +68,10 @@ def test_a_column_of_tools(tmp_path: Path) -> None:
     texts = [task.tokenizer.decode(task.examples(row)[0]["ids"]) for row in rows]
     assert texts[0] == texts[1] and ["look_up" in text for text in texts] == [True, True, False]
     asked = task.model_input(rows[0])
-    assert asked == {"messages": talk[:1], "tools": [tool]} == task.parse_input(json.dumps(asked))
+    assert asked == {"messages": talk[:1], "tools": [tool]} == task.input_kind.parse(json.dumps(asked))
     assert "look_up" in task.tokenizer.decode(task.prompt(asked, where=""))
-    assert task.is_list_of_inputs([asked, asked]) and not task.is_list_of_inputs(asked)
-    assert not task.is_list_of_inputs(asked["messages"])
+    assert task.input_kind.is_several([asked, asked]) and not task.input_kind.is_several(asked)
+    assert not task.input_kind.is_several(asked["messages"])
     with pytest.raises(DataError, match=r"x\.jsonl:3: tools: expected a list of functions"):
         task.examples(Row({"messages": talk, "tools": {"name": "f"}}, "x.jsonl:3"))
 

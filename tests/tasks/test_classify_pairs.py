@@ -60,7 +60,7 @@ def untrained(task: Classify) -> Any:
 
 
 def test_a_pair_has_the_separators_and_segments_of_bert(task: Classify) -> None:
-    assert task.pair is True and task.input_fields == ("text", "text_pair")
+    assert task.pair is True and task.input_kind.columns == ("text", "text_pair")
     model = untrained(task)
     assert task.segments and model.config.embedding.segments == 2
     [example] = task.examples(ROWS[1])
@@ -89,8 +89,8 @@ def test_forms_of_a_pair(task: Classify) -> None:
         ["a cat", "a dog"],
         {"text": "a cat", "text_pair": "a dog"},
         {"hypothesis": "a dog", "premise": "a cat"},
-        task.parse_input('{"sentence1": "a cat", "sentence2": "a dog"}'),
-        task.parse_input('["a cat", "a dog"]'),
+        task.input_kind.parse('{"sentence1": "a cat", "sentence2": "a dog"}'),
+        task.input_kind.parse('["a cat", "a dog"]'),
     ]
     answers = task.predict(model, forms)
     assert all(answer["scores"] == pytest.approx(answers[0]["scores"]) for answer in answers)
@@ -99,18 +99,20 @@ def test_forms_of_a_pair(task: Classify) -> None:
             task.predict(model, [wrong])
     for wrong in ("a cat", '{"text": "a cat"}', "[" * 100_000):
         with pytest.raises(InputError, match="takes a pair of texts"):
-            task.parse_input(wrong)
+            task.input_kind.parse(wrong)
 
 
 def test_a_pair_has_the_names_of_the_training_data(task: Classify) -> None:
     own = replace(task)
     own.use_columns({"text": "Frage", "text_pair": "Antwort", "label": "passt"})
-    found = [own.pair_of(each, where="x") for each in ({"Antwort": "b", "Frage": "a"}, {"text": "a", "text_pair": "b"})]
-    assert found == [("a", "b")] * 2 and json.loads(own.example()) == {"Frage": "One text", "Antwort": "Another text"}
-    assert Classify.from_dict(own.to_dict(), own.tokenizer).parse_input('{"Frage": "a", "Antwort": "b"}') == ("a", "b")
+    kind = own.input_kind
+    found = [kind.both(each, where="x") for each in ({"Antwort": "b", "Frage": "a"}, {"text": "a", "text_pair": "b"})]
+    assert found == [("a", "b")] * 2 and json.loads(kind.example) == {"Frage": "One text", "Antwort": "Another text"}
+    again = Classify.from_dict(own.to_dict(), own.tokenizer)
+    assert again.input_kind.parse('{"Frage": "a", "Antwort": "b"}') == ("a", "b")
     assert Labels().read({"Antwort": "b", "Frage": "a"}, "inputs") == {"Antwort": "b", "Frage": "a"}  # over HTTP too
     with pytest.raises(InputError, match="takes a pair of texts"):  # the control
-        task.pair_of({"Antwort": "b", "Frage": "a"}, where="x")
+        task.input_kind.both({"Antwort": "b", "Frage": "a"}, where="x")
     own.use_columns({"text": "1", "text_pair": "2", "label": "3"})
     assert own.names is None and "names" not in own.to_dict()
 
@@ -123,7 +125,7 @@ def test_a_single_text_task_refuses_a_pair() -> None:
     assert not {"pair", "segments"} & single.to_dict().keys()  # so that the examples of old runs are still theirs
     with pytest.raises(InputError, match="takes a text, not tuple"):
         single.predict(model, [("a", "b")])
-    assert single.parse_input('{"text": "a", "text_pair": "b"}') == '{"text": "a", "text_pair": "b"}'
+    assert single.input_kind.parse('{"text": "a", "text_pair": "b"}') == '{"text": "a", "text_pair": "b"}'
 
 
 @pytest.mark.parametrize("style", ["bert", "roberta"])

@@ -25,7 +25,13 @@ DECLARED = {each.name: each for each in fields(GenerationSettings)}
 for settings in OTHER_SETTINGS:
     DECLARED |= {each.name: each for each in fields(settings) if each.name not in DECLARED}
 TEXT_OPTIONS = tuple(each.name for each in fields(GenerationSettings))
-ENTITY_OPTIONS = tuple(each.name for each in fields(EntitySettings))
+USES = {  # what a task does that takes these options; the first that declares an option says it
+    EntitySettings: "find entities by name",
+    BoxSettings: "give labels or objects a score",
+    GenerationSettings: "generate text",
+    FlowSettings: "draw",
+    SpeechSettings: "transcribe recordings",
+}
 OTHER_NAMES = {"n": "--count"}
 # whose text is not yet the setting's value
 TYPED = {"prefix": str, "json_schema": Path, "glossary": Path, "stop": list[str]}
@@ -44,6 +50,10 @@ def cli_option(name: str) -> Any:
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool and declared.default else [flag]
     names = ([OTHER_NAMES[name]] if name in OTHER_NAMES else []) + names
     return Annotated[kind | None, typer.Option(*names, help=option_of(declared).help, **more)]
+
+
+def use_of(name: str) -> str:
+    return next(use for settings, use in USES.items() if any(each.name == name for each in fields(settings)))
 
 
 def names_for(command: str) -> list[str]:

@@ -6,21 +6,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import ENTITY_OPTIONS, TEXT_OPTIONS, generation_options
+from headway.cli.generation_options import TEXT_OPTIONS, generation_options, use_of
 from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
 from headway.errors import InputError
+from headway.kinds.predictions import BoxesPrediction, PicturePrediction, PredictionKind, TranscriptPrediction
 from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.data.truncation import TruncationCounter
     from headway.distributed import World
-    from headway.tasks.detect import Detect
     from headway.tasks.task import Task
 
 T = TypeVar("T")
@@ -193,65 +193,70 @@ def predict_all(
     options: dict[str, Any],
 ) -> None:
     """Runs in every process of `world`; the main one reads the inputs and prints the answers."""
-    from headway import jobs
     from headway.bundle import load
-    from headway.cli.output_files import fill_documents, save_transcripts, takes_documents
+    from headway.cli.output_files import fill_documents, takes_documents
     from headway.cli.predictions_table import is_predictions_file, write_table
 
     if world.is_main:
         note_unfinished(model)
     bundle = load(model, weights=weights, device=device)
-    task, generates = bundle.find_task(), jobs.generates(bundle)
-    applicable = (*(TEXT_OPTIONS if generates else ("n",)), *task.run_options)
-    if not_applicable := [name for name in options if name not in applicable]:
-        does = "draw" if generates else "sample text" if task.transcribes else "generate text"
-        if not_applicable[0] in ENTITY_OPTIONS:
-            does = "find entities by name"
-        elif not_applicable[0] == "threshold":
-            does = "give labels or objects a score"
-        name = not_applicable[0].replace("_", "-")
-        raise InputError(f"task {task.name} does not {does}, so --{name} does not apply")
-    if out is not None and is_predictions_file(out) and not task.draws:
+    task = bundle.find_task()
+    kind = task.prediction_kind
+    refuse_other_options(task, options)
+    if out is not None and is_predictions_file(out) and kind.tabular:
         return write_table(bundle, world, inputs, files=files, out=out, reading=reading, options=options)
     if takes_documents(task, files, out) and not inputs and not as_json:
         return fill_documents(bundle, world, files, out=out, reading=reading, options=options)
     texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, files, reading=reading)))
-    if task.draws:
-        return draw_all(bundle, world, texts, out=out, as_json=as_json, options=options)
-    marked = None
-    if out is not None and task.finds_boxes and world.is_main:
-        from headway.jobs.marked import MarkedPictures, summary
+    run_kind = RUN.get(type(kind), run_all)
+    run_kind(bundle, world, texts, out=out, as_json=as_json, options=options)
 
-        texts = expanded(texts, task)
-        marked = MarkedPictures(out, count=len(texts), labels=cast("Detect", task).labels)
-    elif out is not None and task.transcribes and not as_json:
-        return save_transcripts(bundle, world, expanded(texts, task), out=out, options=options)
-    elif out is not None and not task.finds_boxes:
-        also = ", or with --file a document of its kind" if generates else ""
-        raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{also}")
-    if task.transcribes:
-        return transcribe_all(bundle, world, expanded(texts, task), as_json=as_json, options=options)
-    if generates:
+
+def refuse_other_options(task: Task, options: dict[str, Any]) -> None:
+    kind = task.prediction_kind
+    applicable = TEXT_OPTIONS if kind.generates else ("n", *kind.options)
+    if other := next((name for name in options if name not in applicable), None):
+        raise InputError(f"task {task.name} does not {use_of(other)}, so --{other.replace('_', '-')} does not apply")
+
+
+def run_all(
+    bundle: Bundle,
+    world: World,
+    inputs: list[Any],
+    *,
+    out: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+    save: Callable[[Any, Any], tuple[Path, str]] | None = None,
+) -> None:
+    """A line for each answer; a single generated text is printed as it is generated. `save` writes a file for an answer
+    and says in words what is in it."""
+    from headway import jobs
+
+    kind = bundle.find_task().prediction_kind
+    if out is not None and save is None:
+        refuse_out(out, kind)
+    streamed = kind.generates and len(inputs) == 1 and not as_json and "n" not in options
+    if kind.generates:
         options["details"] = True
-    streamed = generates and len(texts) == 1 and not as_json and "n" not in options
     if streamed:
         options["on_text"] = lambda text: say_text(text, end="")
     unmatched = 0
-    with task.count_truncation() as truncated:
-        answers = jobs.run(bundle, texts, **options)
-        for given, answer in with_progress(answers, len(texts)) if world.is_main else answers:
-            unmatched += jobs.unmatched(answer)
+    with bundle.find_task().count_truncation() as truncated:
+        answers = jobs.run(bundle, inputs, **options)
+        for given, answer in with_progress(answers, len(inputs)) if world.is_main else answers:
+            unmatched += kind.unmatched(answer)
             if not world.is_main:
                 continue
-            saved = None if marked is None else marked.save(given, answer)
+            file, words = save(given, answer) if save is not None else (None, "")
             if as_json:
-                say_json({"input": given, "answer": answer} | ({} if saved is None else {"file": str(saved)}))
-            elif saved is not None:
-                say_text(f"{printable(str(saved))}: {summary(answer)}")
+                say_json({"input": given, "answer": answer} | ({} if file is None else {"file": str(file)}))
+            elif file is not None:
+                say_text(f"{printable(str(file))}: {words}")
             elif isinstance(given, Path):  # a file: among several, its name says which
-                say_text(f"{printable(str(given))}\t{jobs.format_answer(answer)}")
+                say_text(f"{printable(str(given))}\t{kind.line(answer)}")
             else:
-                say_text("" if streamed else jobs.format_answer(answer))
+                say_text("" if streamed else kind.line(answer))
     lines = merged(truncated, world).summary()
     if world.is_main:
         note_truncation(lines)
@@ -259,6 +264,29 @@ def predict_all(
         note(f"note: {unmatched} answers do not match the constraint because they were cut off; raise --max-new-tokens")
     if unmatched:
         raise typer.Exit(1)
+
+
+def refuse_out(out: Path, kind: PredictionKind) -> None:
+    also = ", or with --file a document of its kind" if kind.generates else ""
+    raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{also}")
+
+
+def mark_all(
+    bundle: Bundle, world: World, pictures: list[Any], *, out: Path | None, as_json: bool, options: dict[str, Any]
+) -> None:
+    """With --out, the pictures with the boxes of what is found in them."""
+    from headway.jobs.marked import MarkedPictures, summary
+
+    pictures = expanded(pictures, bundle.find_task())
+    if out is None:
+        return run_all(bundle, world, pictures, out=None, as_json=as_json, options=options)
+    labels = bundle.find_task().labels  # type: ignore[attr-defined]
+    marked = MarkedPictures(out, count=len(pictures), labels=labels)
+
+    def save(given: Any, answer: Any) -> tuple[Path, str]:
+        return marked.save(given, answer), summary(answer)
+
+    run_all(bundle, world, pictures, out=out, as_json=as_json, options=options, save=save)
 
 
 def draw_all(
@@ -280,11 +308,17 @@ def draw_all(
 
 
 def transcribe_all(
-    bundle: Bundle, world: World, recordings: list[Path], *, as_json: bool, options: dict[str, Any]
+    bundle: Bundle, world: World, inputs: list[Any], *, out: Path | None, as_json: bool, options: dict[str, Any]
 ) -> None:
     """Transcribes in every process; the main one prints: one recording as it goes, several when they are done."""
+    from headway.cli.output_files import save_transcripts
     from headway.jobs.transcripts import run_one, run_several
 
+    recordings = expanded(inputs, bundle.find_task())
+    if out is not None:
+        if as_json:
+            refuse_out(out, bundle.find_task().prediction_kind)
+        return save_transcripts(bundle, world, recordings, out=out, options=options)
     form = options.pop("format", None)
     if as_json or len(recordings) != 1:
         for line in run_several(bundle, recordings, form="json" if as_json else form, **options):
@@ -294,6 +328,14 @@ def transcribe_all(
     write = (lambda text: print(text, end="", flush=True)) if world.is_main else (lambda text: None)
     with progress_bar(sys.stderr.isatty() and not sys.stdout.isatty()) as on_progress:
         run_one(bundle, recordings[0], form=form or "txt", write=write, on_progress=on_progress, **options)
+
+
+# how answers of a kind are shown, where it is not a line each
+RUN: dict[type[PredictionKind], Callable[..., None]] = {
+    BoxesPrediction: mark_all,
+    PicturePrediction: draw_all,
+    TranscriptPrediction: transcribe_all,
+}
 
 
 @contextmanager
@@ -321,7 +363,7 @@ def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
 
 def expanded(texts: list[Any], task: Task) -> list[Any]:
     """The inputs, with those that a text stands for in its place: a folder for its files."""
-    return [each for text in texts for each in (task.parse_inputs(text) if isinstance(text, str) else [text])]
+    return [each for text in texts for each in (task.input_kind.parse_all(text) if isinstance(text, str) else [text])]
 
 
 def collect_inputs(bundle: Bundle, given: list[str], files: list[Path], *, reading: dict[str, Any]) -> list[Any]:

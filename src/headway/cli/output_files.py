@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def takes_documents(task: Task, files: list[Path], out: Path | None) -> bool:
     """Whether the answers take the place of the texts in files."""
-    if not task.generates or task.draws or not files:
+    if not task.prediction_kind.generates or not files:
         return False
     return out is not None or (STANDARD_INPUT not in files and are_documents(files))
 

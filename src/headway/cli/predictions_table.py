@@ -66,7 +66,7 @@ def write_table(
 
 def _rows_of(text: str, bundle: Bundle) -> list[tuple[Record, Any]]:
     """The rows of one argument: a folder has one for each of its files, which has its name."""
-    found = bundle.find_task().parse_inputs(text)
+    found = bundle.find_task().input_kind.parse_all(text)
     names = [str(each) if isinstance(each, Path) and each != Path(text) else text for each in found]
     return [({INPUT: name}, each) for name, each in zip(names, found, strict=True)]
 

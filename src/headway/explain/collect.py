@@ -49,7 +49,7 @@ def collect(
     steps: int = STEPS,
 ) -> story.Story:
     task = bundle.find_task()
-    value = task.parse_input(given) if isinstance(given, str) else given
+    value = task.input_kind.parse(given) if isinstance(given, str) else given
     shown = shorten(task, value, first=first, last=last)
     with eval_mode(bundle.model):
         if isinstance(task, Detect):

@@ -66,7 +66,7 @@ def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> A
     if isinstance(value, Mapping) and isinstance(value.get("context"), str):
         return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
     if isinstance(task, Classify):
-        pair = task.pair_of(value, where="the input")
+        pair = task.input_kind.texts(value)
         return tuple(truncate(task.tokenizer, text, first=first, last=last) for text in pair)
     raise InputError("first and last select a part of a text, and this input is not a text")
 
@@ -114,7 +114,7 @@ def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str 
         inputs, sequence = dict(batch.inputs), _patches(bundle, task, value)
     else:
         assert isinstance(task, Classify)
-        texts = [value] if isinstance(value, str) else list(task.pair_of(value, where="the input"))
+        texts = task.input_kind.texts(value)
         inputs = {**one_row(bundle, example["ids"].tolist()), **_segments(bundle, example.get("segments"))}
         shown = tokens(task.tokenizer, example["ids"].tolist(), texts)
         sequence = story.Sequence("text", shown, text="\n".join(texts))

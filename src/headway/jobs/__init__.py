@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.jobs.inference import evaluate, format_answer, generates, run, score_lines, unmatched
+    from headway.jobs.inference import evaluate, run, score_lines
     from headway.jobs.inputs import read_inputs
     from headway.jobs.preparation import check, check_plan, show_plan
     from headway.jobs.run_config import Plan, make_plan, open_data, refuse_other, saved_plan, with_length
@@ -22,8 +22,6 @@ __all__ = [
     "check",
     "check_plan",
     "evaluate",
-    "format_answer",
-    "generates",
     "make_plan",
     "open_data",
     "progress",
@@ -37,11 +35,10 @@ __all__ = [
     "show_plan",
     "train",
     "unfinished",
-    "unmatched",
     "with_length",
 ]
 
-_INFERENCE = ("evaluate", "format_answer", "generates", "run", "score_lines", "unmatched")
+_INFERENCE = ("evaluate", "run", "score_lines")
 _RUN_CONFIG = ("Plan", "make_plan", "open_data", "refuse_other", "saved_plan", "with_length")
 _MODULES = {
     **dict.fromkeys(_INFERENCE, "inference"),

@@ -206,7 +206,7 @@ def _evaluations(plan: Plan, task: Task, *, pace: Pace, count: int, per_row: flo
     seconds = settings.minutes * 60
     epochs = pace.examples(seconds, settings.batch) / count
     times = max(1, int(min(max(epochs, EVALUATIONS[0]), EVALUATIONS[1], seconds / APART)))
-    generated = task.generates and not task.timed  # a language model is evaluated by its loss
+    generated = task.prediction_kind.generates and not task.timed  # a language model is evaluated by its loss
     one = GENERATED if generated else pace.example * max(1.0, per_row) * FORWARD / EVALUATION_SHARE
     least = max(1, int(EVALUATED[0] / max(1.0, per_row)))  # rows of running text are long
     rows = int(min(max(seconds / one, least), EVALUATED[1]))

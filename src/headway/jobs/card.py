@@ -75,8 +75,8 @@ def commands(folder: str, task: Task) -> list[str]:
     """How a model in the folder is used: with an input, and with a file of them."""
     run = f"headway run {folder}"
     return [
-        f"{run} {shlex.quote(task.example())}",
-        *([] if task.draws else [f"{run} --file FILE --out predictions.csv"]),
+        f"{run} {shlex.quote(task.input_kind.example)}",
+        *([] if not task.prediction_kind.tabular else [f"{run} --file FILE --out predictions.csv"]),
     ]
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.tasks.counts import LOWER_IS_BETTER, Counts
+from headway.kinds.scores import LOWER_IS_BETTER
+from headway.tasks.counts import Counts
 
 DRAWS = 1000
 CERTAIN = 0.975  # share of draws in which one model is better

@@ -250,7 +250,7 @@ class Estimator:
     def _evaluation(self, step: StepTime, steps: int, *, per_epoch: int, held_out: int) -> float:
         """Of a task that does not generate: a forward pass is about a third of a training pass."""
         unit, size = interval("eval_every", self.settings.eval_every)
-        if self.task.generates or self.task.draws or self.task.transcribes or unit == "seconds":
+        if self.task.prediction_kind.several_passes or unit == "seconds":
             return 0.0
         times = steps / per_epoch if unit == "epoch" else steps / size if size else 0
         return max(1.0, times) * held_out * step.passes / self.settings.batch / 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -29,14 +28,14 @@ from headway.files import is_present
 from headway.jobs.columns import Columns, columns_for
 from headway.jobs.notebook import Scores
 from headway.jobs.run_folder import PLAN, Paths, listed, run_file
-from headway.printable import printable, printable_json
+from headway.kinds.predictions import PicturePrediction
+from headway.printable import printable
 from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.task import Task
 
 PAGE = "report.html"  # in the folder of a report
 CHUNK = 64  # inputs of one call of the task
-FEW = 6  # numbers of a vector that are shown
 
 
 @contextmanager
@@ -165,7 +164,7 @@ def evaluation(
             scores = evaluated.scores()
         else:
             scores = task.evaluate(bundle.model, counted(), **options)
-        if task.draws:
+        if isinstance(task.prediction_kind, PicturePrediction):
             from headway.jobs.judges import picture_scores
 
             scores |= picture_scores(bundle, list(rows()), run=held_out(bundle.folder), judge=judge, say=say)
@@ -282,7 +281,8 @@ def run(model: str | Path | Bundle, inputs: Sequence[Any], **options: Any) -> It
     """Yields (input, answer) pairs in order. Inputs are predicted in batches; input i uses seed + i."""
     bundle = as_bundle(model)
     task = bundle.find_task()
-    ready = [each for given in inputs for each in (task.parse_inputs(given) if isinstance(given, str) else [given])]
+    parse_all = task.input_kind.parse_all
+    ready = [each for given in inputs for each in (parse_all(given) if isinstance(given, str) else [given])]
 
     def work(start: int) -> list[Any]:
         seed = {"seed": options["seed"] + start} if options.get("seed") is not None else {}
@@ -308,45 +308,6 @@ def _is_finite(answer: Any) -> bool:
     if isinstance(answer, list | tuple):
         return all(map(_is_finite, answer))
     return not isinstance(answer, float) or math.isfinite(answer)
-
-
-def generates(bundle: Bundle) -> bool:
-    """Whether the model's task generates text."""
-    return bundle.find_task().generates
-
-
-def format_answer(answer: Any) -> str:
-    """An answer as text for the terminal."""
-    if isinstance(answer, str):
-        return answer
-    if isinstance(answer, dict) and "segments" in answer:
-        return str(answer["text"])
-    if is_generated(answer):
-        return str(answer["text"])
-    if isinstance(answer, list) and answer and all(map(is_neighbour, answer)):
-        width = max(len(each["word"]) for each in answer)
-        return "\n".join(f"{each['word']:<{width}}  {each['cosine']:.4f}" for each in answer)
-    if isinstance(answer, list) and answer and all(map(is_generated, answer)):
-        return "\n".join(f"[{number}] {each['text']}" for number, each in enumerate(answer, 1))
-    if isinstance(answer, list) and len(answer) > FEW and all(isinstance(item, float) for item in answer):
-        return f"{len(answer)} numbers: {' '.join(f'{item:.4f}' for item in answer[:FEW])} … (all of them: --json)"
-    return printable_json(json.dumps(answer, ensure_ascii=False))
-
-
-def is_generated(answer: Any) -> bool:
-    """Whether it is one generated text with its details."""
-    return isinstance(answer, dict) and "finished_by" in answer
-
-
-def is_neighbour(answer: Any) -> bool:
-    """Whether it is a word with its cosine."""
-    return isinstance(answer, dict) and answer.keys() == {"word", "cosine"}
-
-
-def unmatched(answer: Any) -> int:
-    """How many of the answers to one input do not match the constraint (regex or JSON schema)."""
-    answers = answer if isinstance(answer, list) else [answer]
-    return sum(each.get("fits") is False for each in answers if is_generated(each))
 
 
 def score_lines(scores: Mapping[str, float]) -> list[str]:

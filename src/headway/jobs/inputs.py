@@ -14,7 +14,7 @@ from headway.data import formats
 from headway.data.columns import ALTERNATIVES, matching_columns, option_for
 from headway.data.paths import as_folder, expand
 from headway.data.read import detect_layout, make_row
-from headway.data.row import FILE_FIELDS, Layout
+from headway.data.row import Layout
 from headway.data.sniff import is_parallel
 from headway.data.split import DATA_SUFFIXES, bare_suffix, data_files
 from headway.data.text_reader import read_lines
@@ -27,8 +27,6 @@ from headway.tasks.task import Task
 TABLES = DATA_SUFFIXES - {".txt"}
 SAMPLE = 50  # lines by which a text file with tabs is recognised as a table
 INPUT = "input"  # column of an input that is not of a table
-# fields of which one may be all that a table has of an input; best first
-ALONE: dict[tuple[str, ...], tuple[str, ...]] = {("a", "b"): ("text",), ("messages",): ("instruction", "text")}
 MORE = ("system", "input", "tools")  # fields that are read beside an instruction
 TARGETS = ("response",)  # of the alternatives of an input
 
@@ -57,16 +55,11 @@ def read_records(
 
 def refuse_file_names(texts: Iterable[str], task: Task) -> None:
     """Raises if a text for a task that reads texts is the name of a file: its content is meant."""
-    if reads_files(task):
+    if task.input_kind.is_file:
         return
     for text in texts:
         if Path(text).suffix and os.path.isfile(text):
             raise InputError(f"{text} is a file; read it with --file {text}")
-
-
-def reads_files(task: Task) -> bool:
-    """Whether an input of the task is a file: a picture or a recording."""
-    return any(name in FILE_FIELDS for name in task.input_fields)
 
 
 def _records(
@@ -78,14 +71,14 @@ def _records(
         return _file_records(path, bundle, columns=columns, encoding=encoding)
     files = _files(folder, task)
     if not files:
-        return (({INPUT: str(each)}, each) for each in task.parse_inputs(str(folder)))
+        return (({INPUT: str(each)}, each) for each in task.input_kind.parse_all(str(folder)))
     return chain.from_iterable([_file_records(file, bundle, columns=columns, encoding=encoding) for file in files])
 
 
 def _files(folder: Path, task: Task) -> list[Path]:
     """The data files of a folder, in name order; none where the folder holds pictures or recordings."""
     files = data_files(folder)
-    if reads_files(task):
+    if task.input_kind.is_file:
         return [file for file in files if bare_suffix(file) in TABLES]
     if not files:
         raise InputError(
@@ -120,15 +113,15 @@ def _rows(path: Path, task: Task, found: Layout, *, wanted: Mapping[str, str]) -
         whole = words is not None and isinstance(record.get(words), str)
         mapping = {"text": words} if words is not None and whole else layout.mapping
         row = make_row(record, mapping, where=f"{path}:{number}", folder=path.parent)
-        alone = "text" in mapping and "text" not in task.input_fields
+        alone = "text" in mapping and "text" not in task.input_kind.columns
         yield record, row.fields["text"] if alone else task.model_input(row)
 
 
 def _fields_of_input(task: Task) -> set[str]:
     """The fields that an input may be made of."""
-    alone = ALONE.get(task.input_fields, ())
-    others = (*alternatives(task.input_fields), *task.optional_row_fields, *alone, *MORE)
-    return {*task.input_fields, *others} - {*TARGETS}
+    columns, alone = task.input_kind.columns, task.input_kind.alone
+    others = (*alternatives(columns), *task.optional_row_fields, *alone, *MORE)
+    return {*columns, *others} - {*TARGETS}
 
 
 def alternatives(fields: Iterable[str]) -> Iterator[str]:
@@ -147,7 +140,7 @@ def _layout(
         try:
             found = detect_layout(path, fields, wanted, optional=task.optional_row_fields, encoding=encoding)
         except DataError as error:
-            problem = problem if problem is not None and fields != task.input_fields else error
+            problem = problem if problem is not None and fields != task.input_kind.columns else error
             continue
         found = _with_more(found)
         if all(_is_named(name, found, wanted) for name in found.mapping):
@@ -178,9 +171,9 @@ def _attempts(
     task: Task, *, columns: dict[str, str], trained: dict[str, str]
 ) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
     """Fields to read, and the columns of some of them; a field that is enough is read alone if its column is given."""
-    alone = [(name,) for name in ALONE.get(task.input_fields, ())]
+    alone = [(name,) for name in task.input_kind.alone]
     given = [fields for fields in alone if fields[0] in columns]
-    for fields in given or (task.row_fields, task.input_fields, *alone):
+    for fields in given or (task.row_fields, task.input_kind.columns, *alone):
         more = MORE if fields == ("instruction",) else ()
         known = {*fields, *alternatives(fields), *task.optional_row_fields, *more}
         for chosen in [trained, {}] if trained else [trained]:
@@ -203,7 +196,7 @@ def _is_table(path: Path, task: Task, *, columns: Columns | None, encoding: str 
 def _columns(bundle: Bundle, columns: Columns | None) -> tuple[dict[str, str], dict[str, str]]:
     """field -> column, as given and as of the run that trained the model."""
     task = bundle.find_task()
-    return columns_for(columns, task, also=ALONE.get(task.input_fields, ())), _columns_of_run(bundle.folder)
+    return columns_for(columns, task, also=task.input_kind.alone), _columns_of_run(bundle.folder)
 
 
 def is_table(path: Path, task: Task, *, encoding: str | None) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from headway.baselines import Baseline
 from headway.data.dataset import RowReader
 from headway.data.row import Row
+from headway.kinds.scores import is_better_higher
 from headway.tasks.task import Task
 from headway.training.result import FitResult
 from headway.training.settings import Settings
@@ -38,7 +39,7 @@ def run_warnings(
     beside = [*trivial_baseline(task, scores), *others]
     shared = any(settings.score in each.scores for each in beside)  # a linear model has no loss to compare with
     name = settings.score if shared else task.metric
-    higher = task.is_better_higher(name) if shared else task.higher_is_better
+    higher = is_better_higher(name)
     return [*_diverged(result, settings), *_not_above(beside, result, scores, name=name, higher=higher)]
 
 

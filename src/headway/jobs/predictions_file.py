@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import importlib
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -19,15 +18,12 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.errors import ConfigError, InputError
 from headway.files import atomic_write, disk_errors, is_present
-from headway.jobs.inference import run, unmatched
+from headway.jobs.inference import run
 from headway.jobs.inputs import Record
 from headway.printable import as_cell, finite
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 CHUNK = 512  # rows that are read, predicted and written together
-MAIN = ("label", "labels", "value", "values", "answer", "text", "tags", "objects")  # what an answer is of a dict
-BESIDE = ("words", "entities")  # what is written beside it, in columns of these names
-PREDICTION, SCORE, CANDIDATES = "prediction", "score", "candidates"
 
 Write = Callable[[list[Record]], None]
 
@@ -69,14 +65,14 @@ def add_predictions(
     **options: Any,
 ) -> tuple[int, list[str], int]:
     """As `write_predictions`; `write` receives the rows."""
-    count, wrong, added = 0, 0, list[str]()
+    kind, count, wrong, added = bundle.find_task().prediction_kind, 0, 0, list[str]()
     seed = options.pop("seed", None)
     for chunk in _chunks(records):
         inputs = [_one_input(bundle, given, count + number) for number, (_, given) in enumerate(chunk, 1)]
         seeded = {} if seed is None else {"seed": seed + count}
         answers = [answer for _, answer in run(bundle, inputs, **options, **seeded)]
-        wrong += sum(map(unmatched, answers))
-        found = [prediction(answer) for answer in answers]
+        wrong += sum(map(kind.unmatched, answers))
+        found = list(map(kind.columns, answers))
         if not count:
             taken = {*(columns or ()), *(name for record, _ in chunk for name in record)}
             names = {name: free_name(name, taken) for name in found[0]}
@@ -95,37 +91,6 @@ def all_columns(records: Iterable[tuple[Record, Any]]) -> list[str]:
     return list(dict.fromkeys(name for record, _ in records for name in record))
 
 
-def prediction(answer: Any) -> Record:
-    """An answer as columns: what was predicted and, where there is one, its score. Of several masks, the score is the
-    product of the probabilities of the best tokens."""
-    if isinstance(answer, dict):
-        main = next((name for name in MAIN if name in answer), None)
-        if main is None:
-            return {PREDICTION: answer}
-        score = {SCORE: answer[SCORE]} if isinstance(answer.get(SCORE), float) else {}
-        return {PREDICTION: answer[main], **score, **{name: answer[name] for name in BESIDE if name in answer}}
-    if _is_filled(answer):
-        return {PREDICTION: answer[0]["token"], SCORE: answer[0][SCORE], CANDIDATES: _candidates(answer)}
-    if isinstance(answer, list) and answer and all(map(_is_filled, answer)):
-        return {
-            PREDICTION: [each[0]["token"] for each in answer],
-            SCORE: math.prod(each[0][SCORE] for each in answer),
-            CANDIDATES: list(map(_candidates, answer)),
-        }
-    if isinstance(answer, list) and answer and all(isinstance(each, dict) for each in answer):
-        return {PREDICTION: [prediction(each)[PREDICTION] for each in answer]}
-    return {PREDICTION: answer}
-
-
-def _is_filled(answer: Any) -> bool:
-    """Whether it is the list of tokens for a mask, the most probable first."""
-    return isinstance(answer, list) and bool(answer) and all(isinstance(e, dict) and "token" in e for e in answer)
-
-
-def _candidates(tokens: list[Record]) -> list[Record]:
-    return [{"token": each["token"], SCORE: each[SCORE]} for each in tokens]
-
-
 def free_name(name: str, taken: Iterable[str]) -> str:
     """The name of a new column: with a number if the table has such a column already."""
     taken, number = set(taken), 1
@@ -137,7 +102,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 def _one_input(bundle: Bundle, given: Any, number: int) -> Any:
     if not isinstance(given, str):
         return given
-    found = bundle.find_task().parse_inputs(given)
+    found = bundle.find_task().input_kind.parse_all(given)
     if len(found) != 1:
         raise InputError(f"input {number}: {given[:60]!r} stands for {len(found)} inputs; a row of a table has one")
     return found[0]

@@ -323,7 +323,7 @@ def estimated(plan: Plan, bundle: Bundle, work: Workload, *, report: Report, ran
         report.warnings.append("memory does not suffice to try a step of two examples; use a smaller model or length")
         return plan
     return_freed_memory()  # of the model's copy
-    report.extra |= cost.lines(settings, generates=task.generates or task.draws or task.transcribes)
+    report.extra |= cost.lines(settings, generates=task.prediction_kind.several_passes)
     report.estimates, report.warnings = cost.numbers(), report.warnings + cost.warnings()
     return dataclasses.replace(plan, train=plan.train | {"accumulate": cost.accumulate}) if fit else plan
 

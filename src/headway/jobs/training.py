@@ -41,6 +41,7 @@ from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, saved_plan, with_length
 from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.jobs.runs import named_score
+from headway.kinds.scores import is_better_higher
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
@@ -318,8 +319,8 @@ def require_score(name: str, known: Mapping[str, float]) -> None:
 def kept_score(task: Task, settings: Settings) -> tuple[str, bool]:
     """The name of the score that the best weights are kept by, and whether higher is better."""
     if settings.score:
-        return settings.score, task.is_better_higher(settings.score)
-    return task.metric, task.higher_is_better
+        return settings.score, is_better_higher(settings.score)
+    return task.metric, is_better_higher(task.metric)
 
 
 def own_job(path: str) -> Any:

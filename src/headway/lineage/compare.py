@@ -204,7 +204,7 @@ class Watcher(Callback):
 
 
 def predicted_text(task: Task, model: Any, sample: Any) -> str:
-    (found,) = task.predict(model, [sample], **({"beams": 1} if task.generates else {}))
+    (found,) = task.predict(model, [sample], **({"beams": 1} if task.prediction_kind.generates else {}))
     return found if isinstance(found, str) else str(found.get("label", found) if isinstance(found, dict) else found)
 
 

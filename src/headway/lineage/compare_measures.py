@@ -135,6 +135,6 @@ def prediction_speed(task: Task, model: Model, rows: Sequence[Row]) -> dict[str,
     found = task.predict(model, inputs, **options)
     seconds = time.perf_counter() - began
     out = {"examples": len(inputs) / seconds}
-    if task.generates:
+    if task.prediction_kind.generates:
         out["tokens"] = sum(len(task.tokenizer.encode(text, special=False)) for text in found) / seconds
     return out

@@ -14,15 +14,16 @@ from headway.data.row import Row
 from headway.data.split import drawn_rows
 from headway.errors import DataError
 from headway.files import is_present, open_file
-from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
-from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
-from headway.lineage.compare_page import page
 from headway.jobs.compare_scores import standings
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan
 from headway.jobs.run_folder import read_run_json, run_file
+from headway.kinds.scores import LOWER_IS_BETTER
+from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
+from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
+from headway.lineage.compare_page import page
 from headway.models.protocol import Model
-from headway.tasks.counts import LOWER_IS_BETTER, Counts, by_length
+from headway.tasks.counts import Counts, by_length
 from headway.tasks.task import Task
 
 JSON, PAGE = "report.json", "report.html"

@@ -48,7 +48,7 @@ async def images(request: Request, body: ImagesBody) -> Any:
             options["seed"] = body.seed & (SEED >> 1)
         for name in ("steps", "guidance"):
             if (value := getattr(body, name)) is not None:
-                if name not in served.task.run_options:
+                if name not in served.task.prediction_kind.options:
                     raise ApiError(400, f"{name}: the model draws without it; leave it out", param=name)
                 options[name] = value
         (found,) = await predict(request, served, [body.prompt], options)

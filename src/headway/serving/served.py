@@ -52,7 +52,7 @@ class Served:
     def generates(self) -> bool:
         """Whether its answers are generated token by token in a session; a recording's transcript is not, because it
         decides on the next request by the answer to the one before."""
-        return self.task.generates
+        return self.task.prediction_kind.generates
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -169,7 +169,7 @@ class Served:
 def warm_up(bundle: Bundle) -> None:
     """Compiles a generating model's step, so that its first request does not wait for that."""
     model, tokens = cast(Any, bundle.model), GenerationSettings(max_new_tokens=3, speculate=False)
-    if bundle.find_task().generates:
+    if bundle.find_task().prediction_kind.generates:
         source = [[0]] if model.reads_source else None
         generate(model, [[model.start_id or 0] if source else [0]], tokens, sources=source)
 

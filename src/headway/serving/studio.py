@@ -93,7 +93,7 @@ def studio_facts(entry: Entry) -> dict[str, Any]:
     if task.name == "fill":
         out["mask"] = task.mask
     if task.name == "draw":
-        out["options"] = list(task.run_options)
+        out["options"] = list(task.prediction_kind.options)
     if served.generates and served.model.reads_source:
         out["alignment"] = True
     return out

@@ -23,6 +23,8 @@ from headway.data.builtin.pool import Builtin
 from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
+from headway.kinds.inputs import FieldsInput, InputKind
+from headway.kinds.predictions import PredictionKind, SpanPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.protocol import Model
@@ -47,8 +49,10 @@ class Answer(Task):
     budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("question", "context", "answers")
     metric: ClassVar[str] = "f1"
-    input_fields: ClassVar[tuple[str, ...]] = ("question", "context")
-    example_input: ClassVar[str] = '{"question": "How many?", "context": "There are two."}'
+    input_kind: ClassVar[InputKind] = FieldsInput(
+        ("question", "context"), '{"question": "How many?", "context": "There are two."}'
+    )
+    prediction_kind: ClassVar[PredictionKind] = SpanPrediction()
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"  # of a context; "window" truncates only the question
@@ -70,7 +74,7 @@ class Answer(Task):
     def from_data(cls, facts: Facts, *, tokenizer: Tokenizer | None, options: dict[str, Any]) -> Self:
         task = cls(tokenizer=tokenizer, **options)  # type: ignore[arg-type]
         if tokenizer is None:
-            texts = (row.fields[part] for row in facts.rows for part in cls.input_fields)
+            texts = (row.fields[part] for row in facts.rows for part in cls.input_kind.columns)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         return task
 
@@ -178,7 +182,7 @@ class Answer(Task):
         examples = sorted((example for row in rows for example in self.examples(row)), key=self.length)
         scores = {**squad.report(found, references), "loss": self.mean_loss(model, examples)}
         return MeanTexts(
-            scores, rows, found, references, self.input_fields, "f1", score_of=partial(squad.best, squad.f1)
+            scores, rows, found, references, self.input_kind.columns, "f1", score_of=partial(squad.best, squad.f1)
         )
 
     def encode_ahead(self, rows: Sequence[Row]) -> None:
@@ -218,7 +222,7 @@ def _first_answer(row: Row) -> tuple[int, int] | None:
 
 
 def _question_and_context(value: Any, number: int) -> tuple[str, str]:
-    question, context = (value.get(part) if isinstance(value, Mapping) else None for part in Answer.input_fields)
+    question, context = (value.get(part) if isinstance(value, Mapping) else None for part in Answer.input_kind.columns)
     if not isinstance(question, str) or not isinstance(context, str):
         raise InputError(f'input {number}: task answer takes {{"question": text, "context": text}}')
     return question, context

@@ -5,7 +5,6 @@ token that ends it. From preferences it is that of DPO or KTO (preferences.py)."
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.data.split import drawn_rows
 from headway.errors import DataError, InputError
+from headway.kinds.inputs import ConversationInput, InputKind
+from headway.kinds.predictions import PredictionKind, TextPrediction
 from headway.models.protocol import Model
 from headway.preprocess.chat import chat_ids, turn_ends
 from headway.preprocess.chat_training import messages_of, tools_of
@@ -41,27 +42,10 @@ class Chat(ChatExamples):
     name: ClassVar[str] = "chat"
     builtin: ClassVar[Builtin] = DIALOGUES
     fields: ClassVar[tuple[str, ...]] = ("messages",)
-    input_fields: ClassVar[tuple[str, ...]] = ("messages",)
+    input_kind: ClassVar[InputKind] = ConversationInput()
+    prediction_kind: ClassVar[PredictionKind] = TextPrediction()
     metric: ClassVar[str] = "loss"
-    higher_is_better: ClassVar[bool] = False
-    generates: ClassVar[bool] = True
     timed: ClassVar[bool] = True
-
-    def parse_input(self, text: str) -> Any:
-        """A message of the user, or a whole conversation: a JSON list, or an object with `messages` and `tools`."""
-        if not text.lstrip().startswith(("[", "{")):
-            return text
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
-            return text
-        return found if isinstance(found, list) or "messages" in found else text
-
-    def is_list_of_inputs(self, inputs: Any) -> bool:
-        """A list of messages is one conversation, and so is an object with `messages`."""
-        if not isinstance(inputs, list):
-            return False
-        return not (inputs and isinstance(inputs[0], Mapping) and "messages" not in inputs[0])
 
     def model_input(self, row: Row) -> Any:
         """The conversation without the answer at its end, with the functions that it may call; an instruction may lack

@@ -6,7 +6,7 @@ A task of this kind adds how an input becomes an example, and examples a batch.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import DataError, InputError
 from headway.generation.box_settings import threshold_of
+from headway.kinds.predictions import PredictionKind
 from headway.models.protocol import Model
 from headway.tasks.distributed import chunks, map_by_length
 from headway.tasks.evaluated import Evaluated
@@ -27,7 +28,6 @@ from headway.tasks.targets import OneLabel, Target
 from headway.tasks.task import Example, Task
 
 BATCH = 64  # inputs of one forward pass
-OPTIONS = ("threshold",)  # of `headway run`
 
 
 @dataclass
@@ -63,6 +63,10 @@ class Classification(Task):
         """What the logits mean."""
         return OneLabel(self.labels, self.label_smoothing)
 
+    @property
+    def prediction_kind(self) -> PredictionKind:  # type: ignore[override]
+        return self.target.kind
+
     # --- training
 
     def examples(self, row: Row, *, strict: bool = True) -> list[Example]:
@@ -84,10 +88,6 @@ class Classification(Task):
         return Loss(sum(each.values(), total), {"network": total, **each})
 
     # --- inference
-
-    @property
-    def run_options(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(name for name in self.target.options if name in OPTIONS)
 
     @torch.no_grad()
     def logits(self, model: nn.Module, examples: Sequence[Example]) -> Tensor:
@@ -145,9 +145,6 @@ class Classification(Task):
             labels += [example["label"] for example in examples]
             logits.append(self.logits(model, examples))
         return torch.cat(logits), labels
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return self.target.baseline(scores)
 
 
 def output_of(model: nn.Module, batch: Batch) -> Any:

@@ -15,11 +15,11 @@ from headway.baselines import Baseline
 from headway.data.batch import Batch
 from headway.data.builtin.messages import MESSAGES
 from headway.data.builtin.pool import Builtin
-from headway.data.columns import pair_columns
 from headway.data.dataset import RowReader
 from headway.data.facts import Facts
 from headway.data.read import Row
-from headway.errors import ConfigError, InputError
+from headway.errors import ConfigError
+from headway.kinds.inputs import PAIR, InputKind, PairInput, TextInput
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.ensemble import members_of, with_members
@@ -36,7 +36,6 @@ from headway.tasks.text_baselines import linear_baseline
 from headway.tasks.text_pairs import encode_pair
 from headway.tasks.text_settings import choose_for_labels
 
-PAIR = ("text", "text_pair")
 # options that earlier versions did not have, and their defaults
 NEW = {"pair": False, "names": None, "segments": False, "ngrams": 0, "convolutions": 0}
 
@@ -68,12 +67,18 @@ class Classify(KindClassification):
         self.fits_weights = False  # of an ensemble, to the held-out rows: while it is trained
 
     @property
-    def input_fields(self) -> tuple[str, ...]:  # type: ignore[override]
-        return PAIR if self.pair else ("text",)
+    def input_kind(self) -> InputKind:  # type: ignore[override]
+        if self.pair is False:
+            return TextInput()
+        if self.pair is None:
+            return PairInput(("text",), optional=True)
+        names = tuple(self.names or PAIR)
+        example = dict(zip(names, ("One text", "Another text"), strict=True))
+        return PairInput(PAIR, json.dumps(example, ensure_ascii=False), names=names)
 
     @property
     def row_fields(self) -> tuple[str, ...]:
-        return (*self.input_fields, "label")
+        return (*self.input_kind.columns, "label")
 
     @property
     def optional_row_fields(self) -> tuple[str, ...]:
@@ -85,7 +90,7 @@ class Classify(KindClassification):
         task.read_labels(facts, given=options.get("kind"))
         task.pair = any("text_pair" in row.fields for row in facts.rows)
         if tokenizer is None:
-            texts = (row.fields[name] for row in facts.rows for name in task.input_fields)
+            texts = (row.fields[name] for row in facts.rows for name in task.input_kind.columns)
             task.tokenizer = Tokenizer.train(texts, kind="wordpiece", size=task.vocab, lowercase=task.lowercase)
         for name in task.members.options:
             if task.kind != "labels" or task.pair:
@@ -161,7 +166,7 @@ class Classify(KindClassification):
 
     def _some_examples(self, facts: Facts) -> list[Example]:
         """Of the training rows; of very many, of evenly spread ones."""
-        kept = facts.some(TEXT, size=lambda row: len(row.fields[self.input_fields[0]]))
+        kept = facts.some(TEXT, size=lambda row: len(row.fields[self.input_kind.columns[0]]))
         with self.count_truncation():
             return [example for row in kept for example in self.examples(row, strict=False)]
 
@@ -214,44 +219,11 @@ class Classify(KindClassification):
         inputs = {None: "a text or a pair of texts", True: "a pair of texts", False: "a text"}
         return f"{self.predicts()} for {inputs[self.pair]}"
 
-    # --- inputs
-
-    def model_input(self, row: Row) -> Any:
-        found = {name: row.fields[name] for name in PAIR if name in row.fields}
-        return found if len(found) == 2 else found["text"]
-
-    def example(self) -> str:
-        texts = dict(zip(self.names or PAIR, ("One text", "Another text"), strict=True))
-        return json.dumps(texts, ensure_ascii=False) if self.pair else super().example()
-
-    def parse_input(self, text: str) -> Any:
-        """A text; a JSON object, or a list of two texts, where the task takes pairs."""
-        if self.pair is False or (self.pair is None and text.lstrip()[:1] not in ("{", "[")):
-            return text
-        try:
-            return self.pair_of(json.loads(text), where="the input")
-        except (json.JSONDecodeError, RecursionError, InputError) as error:
-            if self.pair is None:  # a text that begins with a bracket
-                return text
-            raise InputError(f"{_WANTED}, as JSON; not {text[:60]!r}") from error
-
-    def pair_of(self, value: Any, *, where: str) -> tuple[str, str]:
-        """The two texts of a tuple, a list, or an object with the names of the training data or such as premise and
-        hypothesis."""
-        names: Sequence[str] | None = None
-        if isinstance(value, Mapping):
-            own = self.names is not None and all(name in value for name in self.names)
-            names = self.names if own else pair_columns(list(value))
-        pair = [value[name] for name in names] if names else value
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"{where}: {_WANTED}, not {type(value).__name__} ({value!r:.60})")
-        return pair[0], pair[1]
-
     # --- training
 
     def read(self, value: Any, *, where: str) -> Example:
-        if self.pair or (self.pair is None and not isinstance(value, str)):
-            return self._read_pair(*self.pair_of(value, where=where), where=where)
+        if len(texts := self.input_kind.texts(value, where=where)) == 2:
+            return self._read_pair(*texts, where=where)
         ids = self.tokenizer.encode(self.require_text(value, where=where))
         last = ids[-1] if ids and ids[-1] in self.tokenizer.special_ids else None
         ids = self.truncation.apply(ids, self.limit, part="text", where=where, last=last)
@@ -295,6 +267,3 @@ class Classify(KindClassification):
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name not in NEW or value != NEW[name]}
-
-
-_WANTED = 'task classify takes a pair of texts here: {"text": …, "text_pair": …}'

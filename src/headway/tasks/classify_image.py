@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,16 +19,16 @@ from headway.data.builtin.pool import Builtin
 from headway.data.builtin.shapes import DRAWN_SHAPES
 from headway.data.dataset import RowReader
 from headway.data.facts import Facts
-from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.kinds.inputs import InputKind, PictureInput
 from headway.models import recipes
 from headway.models.config import ClassifyHeadConfig, ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_head
 from headway.preprocess.augment import DRAWS, Augmentation, Window, mixture, partner, uniforms
-from headway.preprocess.image import picture_files, stored_image
+from headway.preprocess.image import stored_image
 from headway.preprocess.image_processor import ImageProcessor
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
@@ -49,8 +48,7 @@ class ClassifyImage(Classification):
     name: ClassVar[str] = "classify-image"
     builtin: ClassVar[Builtin] = DRAWN_SHAPES
     fields: ClassVar[tuple[str, ...]] = ("image", "label")
-    input_fields: ClassVar[tuple[str, ...]] = ("image",)
-    example_input: ClassVar[str] = "picture.png"
+    input_kind: ClassVar[InputKind] = PictureInput()
     reads_text: ClassVar[bool] = False
     rows_at_once: ClassVar[int] = 1024  # encoded pictures of a large data set do not fit in memory
 
@@ -140,12 +138,6 @@ class ClassifyImage(Classification):
         return with_head(model, ClassifyHeadConfig(len(self.labels)))
 
     # --- training
-
-    def parse_input(self, text: str) -> Any:
-        return Path(text)
-
-    def parse_inputs(self, text: str) -> list[Any]:
-        return picture_files(as_folder(data_path(text)))
 
     def read(self, value: Any, *, where: str) -> Example:
         """The picture as it is stored: encoded if it came from a file. It is decoded when batched."""

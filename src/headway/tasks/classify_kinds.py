@@ -71,10 +71,6 @@ class KindClassification(Classification):
     def metric(self) -> str:  # type: ignore[override]
         return self.target.metric
 
-    @property
-    def higher_is_better(self) -> bool:  # type: ignore[override]
-        return self.target.higher_is_better
-
     def read_labels(self, facts: Facts, *, given: Kind | None) -> None:
         """Sets the kind of target, unless it is given, and what it needs to know about the data."""
         found = facts.labels

@@ -22,6 +22,8 @@ from headway.data.builtin.senses import SENSE_SENTENCES
 from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
+from headway.kinds.inputs import InputKind, MarkedInput
+from headway.kinds.predictions import PredictionKind, VectorPrediction
 from headway.layers.characters import CharacterConfig, FilterConfig
 from headway.layers.projected_lstm import ProjectedLSTMConfig
 from headway.models.config import BiLMConfig, LanguageHeadConfig
@@ -49,7 +51,8 @@ QUICK = 1000  # sentences of an evaluation in training
 class ContextVectors(Vectors):
     builtin: ClassVar[Builtin] = SENSE_SENTENCES
     metric: ClassVar[str] = "loss"
-    higher_is_better: ClassVar[bool] = False
+    input_kind: ClassVar[InputKind] = MarkedInput(example="the [bank] of the river")
+    prediction_kind: ClassVar[PredictionKind] = VectorPrediction()
     own_job: ClassVar[str] = ""
 
     architecture: Literal["cbow", "skip-gram", "elmo"] = "elmo"

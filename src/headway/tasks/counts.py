@@ -50,7 +50,6 @@ SCORES = {
     "wer": ratio,
     "bits_per_byte": ratio,
 }
-LOWER_IS_BETTER = ("loss", "mae", "wer", "bits_per_byte")
 
 
 def word_lengths(inputs: Sequence[Any]) -> np.ndarray:

@@ -18,10 +18,11 @@ from headway.data.boxes import usable
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.scenes import SCENES
 from headway.data.facts import Facts, Label
-from headway.data.paths import as_folder, data_path
 from headway.data.row import Row
 from headway.errors import ConfigError, DataError
 from headway.generation.box_settings import threshold_of
+from headway.kinds.inputs import InputKind, PictureInput
+from headway.kinds.predictions import BoxesPrediction, PredictionKind
 from headway.layers.box_maths import to_corners
 from headway.models import recipes
 from headway.models.config import AnchorConfig, ModelConfig
@@ -30,7 +31,7 @@ from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_labels
 from headway.preprocess.augment_boxes import Picture, mosaic, recoloured, window
-from headway.preprocess.image import open_image, picture_files, stored_image
+from headway.preprocess.image import open_image, stored_image
 from headway.preprocess.image_processor import ImageProcessor, pad_batch
 from headway.preprocess.processor import Processor
 from headway.preprocess.text import Tokenizer
@@ -53,12 +54,10 @@ class Detect(Task):
     name: ClassVar[str] = "detect"
     builtin: ClassVar[Builtin] = SCENES
     fields: ClassVar[tuple[str, ...]] = ("image", "boxes")
-    input_fields: ClassVar[tuple[str, ...]] = ("image",)
-    example_input: ClassVar[str] = "picture.png"
+    input_kind: ClassVar[InputKind] = PictureInput()
+    prediction_kind: ClassVar[PredictionKind] = BoxesPrediction()
     metric: ClassVar[str] = "ap50"
     stacks: ClassVar[int] = 2
-    finds_boxes: ClassVar[bool] = True
-    run_options: ClassVar[tuple[str, ...]] = ("threshold",)
     reads_text: ClassVar[bool] = False
     rows_at_once: ClassVar[int] = 1024
     packages: ClassVar[dict[str, str]] = {"faster_coco_eval": "vision"}  # scores
@@ -147,12 +146,6 @@ class Detect(Task):
         return with_labels(model, len(self.labels))
 
     # --- training
-
-    def parse_input(self, text: str) -> Any:
-        return Path(text)
-
-    def parse_inputs(self, text: str) -> list[Any]:
-        return picture_files(as_folder(data_path(text)))
 
     def token_lengths(self, row: Row) -> dict[str, int]:
         return {"boxes": len(usable(row)), "picture": max(row.fields["size"])}

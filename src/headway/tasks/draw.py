@@ -21,6 +21,8 @@ from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.generation.flow_settings import GUIDANCE, STEPS
 from headway.generation.option import whole
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import PicturePrediction, PredictionKind
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
@@ -49,11 +51,8 @@ class Draw(Task):
     name: ClassVar[str] = "draw"
     builtin: ClassVar[Builtin] = CAPTIONED_SHAPES
     fields: ClassVar[tuple[str, ...]] = ("image", "caption")
-    input_fields: ClassVar[tuple[str, ...]] = ("caption",)
-    example_input: ClassVar[str] = "a caption"
+    input_kind: ClassVar[InputKind] = TextInput(("caption",), "a caption")
     metric: ClassVar[str] = "loss"
-    higher_is_better: ClassVar[bool] = False
-    draws: ClassVar[bool] = True
 
     method: Literal["flow", "tokens"] = "flow"  # rectified flow, or next-token prediction over codes of patches
     image: int = 0  # pixels per side; 0: those of the data, at most 64
@@ -127,8 +126,8 @@ class Draw(Task):
         return FlowDrawing(self) if self.method == "flow" else TokenDrawing(self)
 
     @property
-    def run_options(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.drawing.options
+    def prediction_kind(self) -> PredictionKind:  # type: ignore[override]
+        return PicturePrediction(self.drawing.options)
 
     def config(self, size: Size, recipe: Recipe) -> ModelConfig:
         if self.image % self.patch:

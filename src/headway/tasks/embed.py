@@ -22,6 +22,8 @@ from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.data.truncation import TruncationCounter
 from headway.errors import DataError, InputError
+from headway.kinds.inputs import FieldsInput, InputKind
+from headway.kinds.predictions import PredictionKind, VectorPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.heads import pool
@@ -42,7 +44,8 @@ class Embed(Task):
     least_batch: ClassVar[int] = 32  # the other pairs of a batch are the negatives
     fields: ClassVar[tuple[str, ...]] = ("a", "b")
     metric: ClassVar[str] = "accuracy"
-    input_fields: ClassVar[tuple[str, ...]] = ("a", "b")
+    input_kind: ClassVar[InputKind] = FieldsInput(("a", "b"), alone=("text",))
+    prediction_kind: ClassVar[PredictionKind] = VectorPrediction()
     text_fields: ClassVar[tuple[str, ...]] = ("a", "b")
 
     vocab: int = 8000
@@ -144,10 +147,6 @@ class Embed(Task):
 
         return torch.stack(map_by_length(ids, work, length=len, size=size)).to(device)
 
-    def parse_input(self, text: str) -> Any:
-        """A text, or {"a": …, "b": …} for the similarity of two."""
-        return super().parse_input(text) if text.lstrip().startswith("{") else text
-
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The vector of a text; the cosine similarity of a pair of texts."""
         self.refuse_options(options, "size")
@@ -192,9 +191,6 @@ class Embed(Task):
             "chance": 1 / len(rows),
             "loss": float(torch.cat(losses).mean()),
         }
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "a random choice", scores["chance"]
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         return retrieval_baseline(rows, self.retrieval_scores)

@@ -21,6 +21,8 @@ from headway.data.builtin.pool import Builtin
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.generation.box_settings import threshold_of
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import EntitiesPrediction, PredictionKind
 from headway.models.protocol import Model
 from headway.preprocess.text import Tokenizer
 from headway.tasks.distributed import map_by_length
@@ -59,9 +61,9 @@ class EntitiesByName(Task):
     name: ClassVar[str] = "entities"
     builtin: ClassVar[Builtin] = ENTITIES
     fields: ClassVar[tuple[str, ...]] = ("words", "tags")
-    input_fields: ClassVar[tuple[str, ...]] = ("words",)
+    input_kind: ClassVar[InputKind] = TextInput(("words",))
+    prediction_kind: ClassVar[PredictionKind] = EntitiesPrediction(("labels", "threshold", "nested"))
     metric: ClassVar[str] = "f1"
-    run_options: ClassVar[tuple[str, ...]] = ("labels", "threshold", "nested")
 
     limit: int | None = None  # tokens of an input, or of a window; None: no limit
     max_words: int = 384
@@ -160,7 +162,7 @@ class EntitiesByName(Task):
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The entities of each text, with the characters [start, end) of it; a list of words is joined by spaces. With
         `nested`, an entity may lie inside another. `windows` is the number of windows of a text over the limit."""
-        self.refuse_options(options, *self.run_options)
+        self.refuse_options(options, *self.prediction_kind.options)
         labels = self.label_names(options.get("labels"))
         threshold = threshold_of(options, THRESHOLD)
         texts = [split_words(value, number) for number, value in enumerate(inputs, 1)]

@@ -24,6 +24,8 @@ from headway.data.dataset import RowReader
 from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import ExtractPrediction, PredictionKind
 from headway.models.protocol import Model
 from headway.preprocess.sentences import split_sentences
 from headway.preprocess.text import Tokenizer
@@ -53,7 +55,8 @@ class ExtractSummary(Classify):
     optional_fields: ClassVar[tuple[str, ...]] = ()
     text_fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "rouge1"
-    input_fields: ClassVar[tuple[str, ...]] = ("source",)
+    input_kind: ClassVar[InputKind] = TextInput(("source",))
+    prediction_kind: ClassVar[PredictionKind] = ExtractPrediction()
     row_fields: ClassVar[tuple[str, ...]] = ("source", "target")
     ngram_strength: ClassVar[float] = 3.0  # soft labels of sentences are far noisier than labels
 
@@ -116,9 +119,6 @@ class ExtractSummary(Classify):
         powers = np.exp((scores - scores.max()) / TEMPERATURE)
         return np.minimum(1, self.sentences * powers / powers.sum())
 
-    def model_input(self, row: Row) -> Any:
-        return row.fields["source"]
-
     def encode_ahead(self, rows: Sequence[Row]) -> None:
         self.tokenizer.encode_ahead([text for row in rows for text in split_sentences(row.fields["source"])])
 
@@ -171,9 +171,6 @@ class ExtractSummary(Classify):
         loss = float(self.target.loss(logits, wanted, training=False)) / len(examples)
         found = self._chosen([split_sentences(row.fields["source"]) for row in rows], logits)
         return summarize.evaluated_summaries(found, rows, loss=loss)
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "no correct answer", 0.0
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         return summarize.lead_baseline(rows)

@@ -21,6 +21,8 @@ from headway.data.length_batches import Limits, by_length
 from headway.data.read import Row
 from headway.data.split import digest
 from headway.errors import ConfigError, DataError, InputError
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import PredictionKind, WordsPrediction
 from headway.models import recipes
 from headway.models.config import (
     EncoderConfig,
@@ -51,7 +53,7 @@ class Fill(Task):
     builtin: ClassVar[Builtin] = SENTENCES
     fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "loss"
-    higher_is_better: ClassVar[bool] = False
+    prediction_kind: ClassVar[PredictionKind] = WordsPrediction()
     running_text: ClassVar[bool] = True
     timed: ClassVar[bool] = True
 
@@ -67,10 +69,11 @@ class Fill(Task):
         if self.tokenizer is not None:
             self._use_tokenizer(self.tokenizer)
 
-    def example(self) -> str:
+    @property
+    def input_kind(self) -> InputKind:  # type: ignore[override]
         mask = self.tokenizer.mask_id
         assert mask is not None
-        return f"Some {self.tokenizer.token(mask)} text"
+        return TextInput(example=f"Some {self.tokenizer.token(mask)} text")
 
     def _use_tokenizer(self, tokenizer: Tokenizer) -> None:
         if tokenizer.mask_id is None:
@@ -271,9 +274,6 @@ class Fill(Task):
         total, unigram = int(counts.sum()), float(-(share * np.log(share)).sum())
         found = {"loss": lost / total, "accuracy": right / total, "unigram": unigram, "gain": unigram - lost / total}
         return found | ({"next_sentence": followed / pairs} if pairs else {})
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "predicting by token frequency alone", scores["unigram"]
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         """A masked token by the token before it, as it is shown; the same tokens are masked as in `evaluate`."""

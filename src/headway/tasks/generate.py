@@ -21,6 +21,7 @@ from headway.data.dataset import RowReader
 from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.kinds.predictions import PredictionKind, TextPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
@@ -45,11 +46,10 @@ class Generate(Task):
     builtin: ClassVar[Builtin] = DOCUMENTS
     fields: ClassVar[tuple[str, ...]] = ("text",)
     metric: ClassVar[str] = "loss"
-    higher_is_better: ClassVar[bool] = False
     running_text: ClassVar[bool] = True
     stream: ClassVar[bool] = True
     timed: ClassVar[bool] = True
-    generates: ClassVar[bool] = True
+    prediction_kind: ClassVar[PredictionKind] = TextPrediction()
 
     kind: Literal["char", "bpe"] = "bpe"
     vocab: int = 4096

@@ -22,6 +22,8 @@ from headway.data.dataset import RowReader
 from headway.data.facts import Facts, Label
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import EntitiesPrediction, PredictionKind
 from headway.models import recipes
 from headway.models.config import ModelConfig, TokenHeadConfig
 from headway.models.protocol import Model
@@ -59,7 +61,8 @@ class Tag(Task):
     budgeted: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("words", "tags")
     metric: ClassVar[str] = "f1"
-    input_fields: ClassVar[tuple[str, ...]] = ("words",)
+    input_kind: ClassVar[InputKind] = TextInput(("words",))
+    prediction_kind: ClassVar[PredictionKind] = EntitiesPrediction()
     overflow_choices: ClassVar[tuple[str, ...]] = ("window", "truncate", "error")
 
     overflow: Literal["truncate", "error", "window"] = "window"

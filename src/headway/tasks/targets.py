@@ -4,7 +4,7 @@ has its target, loss, answer and scores; a task of classification has one of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from torch import Tensor
 from headway.data.report import best_constant
 from headway.data.target_kinds import parse_number, split_labels
 from headway.errors import ConfigError, DataError
+from headway.kinds.predictions import LabelPrediction, LabelSetPrediction, NumberPrediction, PredictionKind
 
 UNKNOWN = -1  # the index of a label that the model does not have
 Answers = list[dict[str, Any]]
@@ -24,7 +25,7 @@ Answers = list[dict[str, Any]]
 
 class Target(ABC):
     metric: ClassVar[str]
-    higher_is_better: ClassVar[bool] = True
+    kind: ClassVar[PredictionKind]
     problem_type: ClassVar[str | None] = None  # in a published config.json
     options: ClassVar[tuple[str, ...]] = ("top", "threshold")  # of `answers`
 
@@ -53,9 +54,6 @@ class Target(ABC):
     def scores(self, logits: Tensor, labels: Sequence[np.ndarray]) -> dict[str, float]:
         """The scores of a data set."""
 
-    @abstractmethod
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None: ...
-
 
 @dataclass(frozen=True)
 class OneLabel(Target):
@@ -66,6 +64,7 @@ class OneLabel(Target):
     weights: Sequence[float] = ()  # of the labels in the training loss; empty: all count alike
 
     metric: ClassVar[str] = "accuracy"
+    kind: ClassVar[PredictionKind] = LabelPrediction()
 
     @property
     def outputs(self) -> int:
@@ -108,9 +107,6 @@ class OneLabel(Target):
         known = max(int((target != UNKNOWN).sum()), 1)
         loss = float(self.loss(logits, target, training=False)) / known
         return {**label_scores(logits.argmax(-1).numpy(), target.numpy()), "loss": loss}
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "always the most frequent label", scores["majority"]
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ class Number(Target):
     decimal: str = ""  # the mark of decimals in the data; "": a point
 
     metric: ClassVar[str] = "mae"
-    higher_is_better: ClassVar[bool] = False
+    kind: ClassVar[PredictionKind] = NumberPrediction()
     problem_type: ClassVar[str | None] = "regression"
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -207,9 +203,6 @@ class Number(Target):
             "loss": float(self.loss(logits, self.collate(labels), training=False)) / len(wanted),
         }
 
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "always the mean", scores["mean_mae"]
-
 
 @dataclass(frozen=True)
 class LabelSet(Target):
@@ -220,6 +213,7 @@ class LabelSet(Target):
     delimiter: str = ""
 
     metric: ClassVar[str] = "micro_f1"
+    kind: ClassVar[PredictionKind] = LabelSetPrediction()
     problem_type: ClassVar[str | None] = "multi_label_classification"
 
     @property
@@ -269,9 +263,6 @@ class LabelSet(Target):
             "loss": float(self.loss(logits, target, training=False)) / len(labels),
         }
         return out | ({"unknown_labels": float(unknown.sum())} if unknown.any() else {})
-
-    def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
-        return "always the same most frequent labels", scores["majority"]
 
 
 def ranked(labels: Sequence[str], row: Tensor, top: int | None) -> dict[str, float]:

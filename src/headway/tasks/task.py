@@ -7,7 +7,6 @@ fields other than the tokenizer are its options.
 from __future__ import annotations
 
 import dataclasses
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,9 @@ from headway.data.store import Store
 from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError, did_you_mean
 from headway.generation.defaults import GenerationDefaults
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import PredictionKind
+from headway.kinds.scores import is_better_higher
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
@@ -41,7 +43,6 @@ from headway.validation import from_dict
 Example = dict[str, Any]  # arrays of any rank, and bytes: what a store takes
 PREPROCESSING = ("tokenizer", "loaded_processor")  # fields that the model's Processor holds; the others are options
 IGNORE = -100  # a target that is left out of the loss
-LOWER_IS_BETTER = frozenset({"loss", "perplexity", "bits_per_byte", "mae", "wer", "cer", "wer_normalized"})  # scores
 MAX_OPTION = 10**9  # largest number an option may have in headway.json
 
 
@@ -57,24 +58,18 @@ class Choice:
 @dataclass
 class Task(ABC):
     name: ClassVar[str]
+    input_kind: ClassVar[InputKind] = TextInput()
+    prediction_kind: ClassVar[PredictionKind]
     builtin: ClassVar[Builtin]  # the data of commands without DATA
     fields: ClassVar[tuple[str, ...]]  # fields that a data row must have
     optional_fields: ClassVar[tuple[str, ...]] = ()  # fields that a data row may have
     text_fields: ClassVar[tuple[str, ...]] = ("text",)  # that `--text`, given once for each, names the columns of
     metric: ClassVar[str]  # the score by which the best weights are kept
-    higher_is_better: ClassVar[bool] = True
     stacks: ClassVar[int] = 1  # stacks of blocks that a size is divided among: 2 for an encoder-decoder
     running_text: ClassVar[bool] = False  # a plain text file is one document, not a list of lines
     stream: ClassVar[bool] = False  # trains on windows of `context` tokens over the concatenated text
-    generates: ClassVar[bool] = False  # `predict` generates text and takes generation options
-    draws: ClassVar[bool] = False  # `predict` gives pictures
-    finds_boxes: ClassVar[bool] = False  # `predict` gives objects of a picture, each with a box
-    transcribes: ClassVar[bool] = False  # `predict` gives transcripts
-    run_options: ClassVar[tuple[str, ...]] = ()  # of `headway run` that apply to a task that generates no text
     default_size: ClassVar[str] = "tiny"
     packages: ClassVar[Mapping[str, str]] = {}  # that training needs -> the extra of headway that has them
-    input_fields: ClassVar[tuple[str, ...]] = ("text",)  # of an input of `predict`
-    example_input: ClassVar[str] = "Some text"
     reads_text: ClassVar[bool] = True  # False: the task has no tokenizer
     overflow_choices: ClassVar[tuple[str, ...]] = ("truncate", "error")  # for examples over the length limit
     budgeted: ClassVar[bool] = False  # batch, rate, limit and evaluations follow from the budget (jobs/budget.py)
@@ -245,40 +240,12 @@ class Task(ABC):
             raise InputError(f"{where}: task {self.name} takes a text, not {type(value).__name__} ({value!r:.60})")
         return value
 
-    def is_list_of_inputs(self, inputs: Any) -> bool:
-        """Whether a call of the model gives several inputs, rather than one."""
-        return isinstance(inputs, list)
-
     def model_input(self, row: Row) -> Any:
         """The input of `predict` in a data row."""
-        if len(self.input_fields) == 1:
-            return row.fields[self.input_fields[0]]
-        return {name: row.fields[name] for name in self.input_fields}
-
-    def parse_input(self, text: str) -> Any:
-        """An input from the command line: a text, or a JSON object where the task takes several fields."""
-        if len(self.input_fields) == 1:
-            return text
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            wanted = json.dumps(dict.fromkeys(self.input_fields, "…"), ensure_ascii=False)
-            raise InputError(f"task {self.name} takes a JSON object such as {wanted}, not {text[:60]!r}") from error
-        missing = [name for name in self.input_fields if not isinstance(value, dict) or name not in value]
-        if missing:
-            raise InputError(f"the input has no {missing[0]!r}: {text[:60]!r}")
-        return value
+        return self.input_kind.of_row(row)
 
     def use_columns(self, columns: Mapping[str, str]) -> None:  # noqa: B027 - optional
         """Takes the names that the columns of the training data have: field -> column."""
-
-    def example(self) -> str:
-        """An input on the command line, for the command shown when a model is saved."""
-        return self.example_input
-
-    def parse_inputs(self, text: str) -> list[Any]:
-        """The inputs that one argument of the command line stands for: a folder stands for its files."""
-        return [self.parse_input(text)]
 
     @abstractmethod
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
@@ -292,14 +259,13 @@ class Task(ABC):
         """The scores of a training run: as `evaluate`, by a fast search where text is generated."""
         return self.evaluate(model, rows)
 
-    def is_better_higher(self, score: str) -> bool:
-        """Whether higher values of one of the scores of `evaluate` are better: not those of losses and error rates."""
-        return score not in LOWER_IS_BETTER
-
     def baseline(self, scores: Mapping[str, float]) -> tuple[str, float] | None:
         """What a prediction that ignores its input is, in words, and its value of `metric` where `scores` were found;
         None if it has none."""
-        return ("no correct answer", 0.0) if self.higher_is_better else None
+        if (known := self.prediction_kind.baseline) is not None:
+            words, score = known
+            return (words, scores[score]) if score in scores else None
+        return ("no correct answer", 0.0) if is_better_higher(self.metric) else None
 
     def classic_baseline(self, train: RowReader, rows: Sequence[Row]) -> Baseline | None:
         """A cheap classic model that is fitted to the training rows within seconds, and its scores on the held-out

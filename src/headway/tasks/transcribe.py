@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,16 +20,17 @@ from headway.data.batch import Batch, Loss
 from headway.data.builtin.pool import Builtin
 from headway.data.builtin.tones import SPOKEN_DIGITS
 from headway.data.facts import Facts
-from headway.data.paths import as_folder, data_path
 from headway.data.read import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.generation import GenerationSettings, Session
 from headway.generation.prefill import padded_vectors
+from headway.kinds.inputs import InputKind, SoundInput
+from headway.kinds.predictions import PredictionKind, TranscriptPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
-from headway.preprocess.audio import SUFFIXES, Sound
+from headway.preprocess.audio import Sound
 from headway.preprocess.audio_processor import AudioProcessor
 from headway.preprocess.feature_stream import FeatureStream
 from headway.preprocess.log_mel import log_mels
@@ -60,13 +60,10 @@ class Transcribe(Task):
     name: ClassVar[str] = "transcribe"
     builtin: ClassVar[Builtin] = SPOKEN_DIGITS
     fields: ClassVar[tuple[str, ...]] = ("audio", "text")
-    input_fields: ClassVar[tuple[str, ...]] = ("audio",)
-    example_input: ClassVar[str] = "recording.wav"
+    input_kind: ClassVar[InputKind] = SoundInput()
+    prediction_kind: ClassVar[PredictionKind] = TranscriptPrediction()
     metric: ClassVar[str] = "wer"
-    higher_is_better: ClassVar[bool] = False
     stacks: ClassVar[int] = 2
-    transcribes: ClassVar[bool] = True
-    run_options: ClassVar[tuple[str, ...]] = ("language", "task", "words", "format", "beams", "temperature", "seed")
 
     vocab: int = 0  # 0: characters, or byte pairs where there is much text
     limit: float = 30.0  # seconds of the longest recording in training; longer ones are left out and counted
@@ -154,19 +151,6 @@ class Transcribe(Task):
 
     # --- training
 
-    def parse_input(self, text: str) -> Any:
-        return Path(text)
-
-    def parse_inputs(self, text: str) -> list[Any]:
-        """A folder stands for its recordings, in name order."""
-        path = as_folder(data_path(text))
-        if not path.is_dir():
-            return [path]
-        found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
-        if not found:
-            raise InputError(f"{path}: the folder has no recordings ({', '.join(SUFFIXES)})")
-        return found
-
     def sound(self, value: Any, *, where: str, error: Any = DataError) -> Sound:
         return Sound(value, self.audio.sampling_rate, where, error)
 
@@ -245,7 +229,7 @@ class Transcribe(Task):
         """The transcript of each recording: a dict with its text, its segments and the language, as openai/whisper's.
         `language`, `task` (transcribe or translate) and `words` (with timings) are a Whisper's options."""
         call = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
-        self.refuse_options(options, *self.run_options)
+        self.refuse_options(options, *self.prediction_kind.options)
         return [transcript.to_dict() for transcript in self.transcripts(model, inputs, options, **call)]
 
     def transcripts(

@@ -23,6 +23,8 @@ from headway.data.read import Row
 from headway.errors import ConfigError
 from headway.generation import GenerationSettings
 from headway.generation.forced_terms import term_ids
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import PredictionKind, TextPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
@@ -56,8 +58,8 @@ class Translate(Task):
     fields: ClassVar[tuple[str, ...]] = ("source", "target")
     metric: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2
-    input_fields: ClassVar[tuple[str, ...]] = ("source",)
-    generates: ClassVar[bool] = True
+    input_kind: ClassVar[InputKind] = TextInput(("source",))
+    prediction_kind: ClassVar[PredictionKind] = TextPrediction()
     two_ways: ClassVar[bool] = True  # a target can be translated back
     run_options: ClassVar[tuple[str, ...]] = ("glossary",)
 

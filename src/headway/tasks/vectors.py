@@ -27,6 +27,8 @@ from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.data.word_questions import read_questions
 from headway.errors import ConfigError, DataError, InputError, did_you_mean
+from headway.kinds.inputs import InputKind, TextInput
+from headway.kinds.predictions import NeighboursPrediction, PredictionKind
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
 from headway.layers.embeddings import EmbeddingConfig
@@ -54,7 +56,8 @@ class Vectors(Task):
     name: ClassVar[str] = "vectors"
     builtin: ClassVar[Builtin] = FAMILIES
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    example_input: ClassVar[str] = "word"
+    input_kind: ClassVar[InputKind] = TextInput(example="word")
+    prediction_kind: ClassVar[PredictionKind] = NeighboursPrediction()
     metric: ClassVar[str] = "analogies"
     running_text: ClassVar[bool] = True
     own_job: ClassVar[str] = "lineage.vectors.run_vectors"

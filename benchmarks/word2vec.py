@@ -25,11 +25,11 @@ from gensim.models import Word2Vec
 from headway.data.running_text import text_rows
 from headway.data.word_questions import read_questions
 from headway.lineage.vectors import kernel
+from headway.lineage.word2vec import Corpus, make_objective
+from headway.lineage.word2vec_fit import fit_word2vec
 from headway.preprocess.words import split_words
 from headway.tasks.vectors import Vectors
 from headway.training.settings import Settings
-from headway.lineage.word2vec import Corpus, make_objective
-from headway.lineage.word2vec_fit import fit_word2vec
 
 WIDTH, WINDOW, NEGATIVES, SAMPLE, MIN_COUNT = 100, 5, 5, 1e-3, 5
 RATES = {"cbow": 0.05, "skip-gram": 0.035}  # of `headway train vectors`; gensim's is 0.025 for both

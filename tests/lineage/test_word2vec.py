@@ -12,8 +12,8 @@ import headway
 from headway.errors import DataError, TrainingError
 from headway.lineage import word2vec as plain
 from headway.lineage import word2vec_fit
-from headway.training.settings import Settings
 from headway.lineage.word2vec import Corpus, Random, alias_table, chunk_seed, huffman_paths, make_objective
+from headway.training.settings import Settings
 
 fast = pytest.importorskip("headway.lineage.word2vec_kernel", reason="numba is not installed")
 

@@ -37,9 +37,9 @@ def compare(
 ) -> None:
     """Train RNN, GRU, LSTM, attention and Transformer for the same time on the same data, and report what won and why.
     Interrupted, the same command goes on."""
+    from headway.jobs.overrides import parse
     from headway.lineage.compare import run_all
     from headway.lineage.compare_report import PAGE, default_folder, lines, write_report
-    from headway.jobs.overrides import parse
 
     folder = out or default_folder(task)
     tell = note if as_json else say

@@ -26,9 +26,9 @@ from headway.errors import ConfigError, InputError
 from headway.families import GLINER_FILE
 from headway.files import is_present
 from headway.generation import GenerationSettings, generate
-from headway.lineage.import_elmo import import_elmo, weights_file
 from headway.jobs.import_whisper import import_whisper, require_options
 from headway.jobs.run_folder import require_writable
+from headway.lineage.import_elmo import import_elmo, weights_file
 from headway.preprocess.processor import MAX_BYTES
 
 REPORT = "certificate.json"
@@ -91,7 +91,7 @@ def convert(
 
 def is_pickle_file(path: Path) -> bool:
     """Whether it is a pickle by itself, not the weights of a model folder."""
-    return path.suffix in PICKLE_SUFFIXES and path.name != PICKLED and path.is_file()
+    return path.suffix in PICKLE_SUFFIXES and path.name != PICKLED and path.is_file() and not is_word2vec(path)
 
 
 def _convert(folder: Path, out: Path, *, to: str, group: int | None, text: str | Path | None) -> ConversionReport:

@@ -25,11 +25,11 @@ from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, Paths, listed, require_own_folders, run_file
 from headway.jobs.training import Trained
+from headway.lineage.word2vec import Corpus, make_objective, train_chunk
+from headway.lineage.word2vec_fit import TrainChunk, fit_word2vec
 from headway.preprocess.processor import Processor
 from headway.tasks.vectors import Vectors
 from headway.training.result import FitResult
-from headway.lineage.word2vec import Corpus, make_objective, train_chunk
-from headway.lineage.word2vec_fit import TrainChunk, fit_word2vec
 
 NO_NUMBA = "numba is not installed (pip install headway[fast]), so this runs on numpy, about a hundred times slower"
 

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from headway.errors import TrainingError
+from headway.lineage.word2vec import Corpus, Objective, chunk_seed, initial_tables
 from headway.training.intervals import Intervals
 from headway.training.log import MetricsLog, draw_curves
 from headway.training.protocols import Status
@@ -31,7 +32,6 @@ from headway.training.result import FitResult
 from headway.training.settings import Settings
 from headway.training.signals import catch_signals
 from headway.training.state import load_latest, lock_folder, remove_partial, save_state, states
-from headway.lineage.word2vec import Corpus, Objective, chunk_seed, initial_tables
 
 CHUNK = 10_000  # words
 ROUND = 32  # chunks between which the run can be stopped, logged and saved

@@ -1,1 +1,1 @@
-"""What came before the transformer (word2vec, ELMo's files), and the comparison of RNNs and transformers on your data."""
+"""What came before the transformer (word2vec, ELMo's files), and RNNs and transformers compared on your data."""

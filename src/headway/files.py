@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Any, Protocol, runtime_checkable
@@ -294,12 +295,21 @@ def disk_errors(path: Path, needed: int, *, advice: str = "Free some space and t
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason, shown = error.strerror or str(error), _final_path(path)
         if error.errno not in NO_SPACE:
-            raise DiskError(f"{path}: cannot be written ({reason})") from error
+            raise DiskError(f"{shown}: cannot be written ({reason})") from error
         raise DiskError(
-            f"{path}: cannot be written ({reason}): {needed:,} bytes are needed and {_free_space(path)}. {advice}"
+            f"{shown}: cannot be written ({reason}): {needed:,} bytes are needed and {_free_space(path)}. {advice}"
         ) from error
+
+
+def _final_path(path: Path) -> Path:
+    """Where a file will be that is written to a temporary folder."""
+    parts: list[str] = []
+    for before, part in pairwise(["", *path.parts]):
+        if LEFTOVER.fullmatch(part) is None and not (part == NEW and LEFTOVER.fullmatch(before)):
+            parts.append(part)
+    return Path(*parts)
 
 
 def _free_space(path: Path) -> str:

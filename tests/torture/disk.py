@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from headway.checkpoints.save import write_safetensors
 from headway.training import state
@@ -25,7 +27,7 @@ class Disk:
 
     def install(self) -> None:
         """Patch the functions for good; call it in a child only."""
-        rename = Path.rename
+        rename, replace = os.rename, os.replace
 
         def fsync(descriptor: int) -> None:
             self._moment()
@@ -33,17 +35,17 @@ class Disk:
             self.flushed[found.st_ino] = found.st_size
             self.renames = [pair for pair in self.renames if pair[1].parent.stat().st_ino != found.st_ino]
 
-        def renamed(path: Path, target: Path) -> Path:
+        def renamed(path: Path, target: Path, *, by: Any = rename) -> None:
             self._moment()
-            found = rename(path, target)
-            self.renames.append((path, target))
-            return found
+            by(path, target)
+            self.renames.append((Path(path), Path(target)))
 
         def saved(*args: object, **options: object) -> None:
             write_safetensors(*args, **options)  # type: ignore[arg-type]
             self._moment()
 
-        os.fsync, Path.rename, state.write_safetensors = fsync, renamed, saved  # type: ignore[assignment, method-assign]
+        os.fsync, state.write_safetensors = fsync, saved  # type: ignore[assignment]
+        os.rename, os.replace = renamed, partial(renamed, by=replace)  # type: ignore[assignment]
         self._rename = rename
 
     def _moment(self) -> None:
@@ -55,6 +57,7 @@ class Disk:
     def _cut(self) -> None:
         for source, target in reversed(self.renames):
             if self.random.random() < 0.5 and target.exists() and not source.exists():
+                source.parent.mkdir(parents=True, exist_ok=True)  # removed since
                 self._rename(target, source)
         for path in self.folder.rglob("*"):
             if path.is_file():

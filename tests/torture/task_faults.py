@@ -26,7 +26,7 @@ from headway.jobs.run_folder import PLAN, run_file, unfinished
 from headway.training import loop
 from headway.training.state import states
 
-SAVE_EVENTS = 21  # flushes and renames of a final save
+SAVE_EVENTS = 48  # flushes and renames of a final save
 PREPARATION_EVENTS = 96  # examples, flushes and renames before the first step
 EVALUATION_EVENTS = 140  # calls of modules in the evaluations of a run
 

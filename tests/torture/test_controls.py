@@ -1,6 +1,5 @@
 """Negative controls: with a protection disabled, the trial of its fault must fail."""
 
-import os
 import random
 import shutil
 import signal
@@ -18,8 +17,8 @@ from torture import task_faults as real_runs
 from torture import trials
 from torture.child_process import TrainingProcess
 
-from headway import files, locks
-from headway.checkpoints import save, text_files
+from headway import bundle, files, locks
+from headway.checkpoints import save, saved, text_files
 from headway.data import store_writer
 from headway.distributed import World
 from headway.errors import CheckpointError
@@ -98,7 +97,7 @@ def test_without_disk_errors_a_full_disk_is_a_crash(tmp_path, monkeypatch):
 
 
 def test_without_disk_errors_a_full_disk_at_a_stage_is_a_crash(tmp_path, monkeypatch):
-    for module in (save, text_files):
+    for module in (save, saved, text_files):
         monkeypatch.setattr(module, "disk_errors", lambda *args, **options: nullcontext())
     monkeypatch.setattr(real_runs, "STAGES", {"final save": real_runs.STAGES["final save"]})
     try:
@@ -109,17 +108,19 @@ def test_without_disk_errors_a_full_disk_at_a_stage_is_a_crash(tmp_path, monkeyp
 
 def test_a_model_written_in_place_is_found_half_written(tmp_path, monkeypatch):
     @contextmanager
-    def in_place(path):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).unlink(missing_ok=True)  # the old file is mapped into memory
-        Path(path).write_bytes(b"half")
-        os.fsync(os.open(path, os.O_RDONLY))
-        yield Path(path)
+    def in_place(folder):
+        with TemporaryDirectory() as work:
+            yield Path(work)
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in sorted(Path(work).iterdir()):
+                (folder / file.name).unlink(missing_ok=True)  # the old file is mapped into memory
+                (folder / file.name).write_bytes(b"half")
+                files.fsync(folder / file.name)
+                shutil.copy(file, folder / file.name)
 
-    for module in (save, text_files):
-        monkeypatch.setattr(module, "atomic_write", in_place)
+    monkeypatch.setattr(bundle, "save_folder", in_place)
     with pytest.raises((AssertionError, CheckpointError)):
-        for round_ in range(6):
+        for round_ in range(20):
             (tmp_path / str(round_)).mkdir()
             real_runs.killed_in_the_final_save(random.Random(round_), tmp_path / str(round_))
 

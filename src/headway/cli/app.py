@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from headway import __version__
+from headway.cli.help import Application
 
 # Commands in the order in which a user meets them.
 GROUPS = {
@@ -35,12 +36,18 @@ class Commands(TyperGroup):
         return ordered + [name for name in super().list_commands(ctx) if name not in ordered]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """With the first sentence of each, whole."""
         width = max(map(len, self.commands))
         for title, names in GROUPS.items():
             known = [name for name in names if name in self.commands]
-            rows = [(name, self.commands[name].get_short_help_str(formatter.width - 6 - width)) for name in known]
+            rows = [(name, first_sentence(self.commands[name].help or "")) for name in known]
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+
+
+def first_sentence(text: str) -> str:
+    first, dot, _ = " ".join(text.split()).partition(". ")
+    return first + dot.strip()
 
 
 def _no_verify() -> Any:
@@ -66,7 +73,7 @@ def _skip_verification(context: Any, option: Any, chosen: bool) -> None:
         context.with_resource(unverified())
 
 
-app = typer.Typer(
+app = Application(
     name="headway",
     cls=Commands,
     help="Train, run and inspect transformers on your own data.",

@@ -27,7 +27,7 @@ def convert(
         ),
     ] = None,
     group: Annotated[
-        int | None, typer.Option(help="int8: inputs per scale, about (default: 64; 0: one scale a row).")
+        int | None, typer.Option(help="Of int8: inputs per scale, about (default: 64; 0: one scale a row).")
     ] = None,
     text: Annotated[
         Path | None, typer.Option(help="Text file to measure the change on (default: a built-in text).")

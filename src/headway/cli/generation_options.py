@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from headway.cli.help import OTHER, SAMPLING, SEARCH, TEXT
 from headway.cli.options import with_options
 from headway.errors import CheckpointError, ConfigError
 from headway.generation.box_settings import BoxSettings
@@ -30,9 +31,15 @@ USES = {  # what a task does that takes these options; the first that declares a
     BoxSettings: "give labels or objects a score",
     GenerationSettings: "generate text",
     FlowSettings: "draw",
+    GlossarySettings: "translate",
     SpeechSettings: "transcribe recordings",
 }
 OTHER_NAMES = {"n": "--count"}
+PANELS = {
+    SEARCH: ("beams", "groups", "diversity_penalty", "length_penalty", "coverage_penalty"),
+    SAMPLING: ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "frequency_penalty",
+               "presence_penalty", "no_repeat_ngram", "seed"),
+}  # fmt: skip
 # whose text is not yet the setting's value
 TYPED = {"prefix": str, "json_schema": Path, "glossary": Path, "stop": list[str]}
 
@@ -48,6 +55,8 @@ def cli_option(name: str) -> Any:
         kind, more = str, {"metavar": "|".join(get_args(HINTS[name]))}
     flag = f"--{name.replace('_', '-')}"
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool and declared.default else [flag]
+    own = TEXT if name in TEXT_OPTIONS else OTHER
+    more["rich_help_panel"] = next((panel for panel, names in PANELS.items() if name in names), own)
     names = ([OTHER_NAMES[name]] if name in OTHER_NAMES else []) + names
     return Annotated[kind | None, typer.Option(*names, help=option_of(declared).help, **more)]
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import TEXT_OPTIONS, generation_options, use_of
+from headway.cli.generation_options import TEXT_OPTIONS, generation_options, names_for, use_of
+from headway.cli.help import fewer_options
 from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
 from headway.errors import InputError
 from headway.kinds.predictions import BoxesPrediction, PicturePrediction, PredictionKind, TranscriptPrediction
@@ -56,12 +57,12 @@ def evaluate(
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(help="draw: a model of classify-image that judges the pictures (default: one is trained)."),
+        typer.Option(help="For draw: a model of classify-image that judges the pictures (default: one is trained)."),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            help="chat, on preferences: the model that rewards are relative to (usually the one started from)."
+            help="For chat, on preferences: the model that rewards are relative to (usually the one started from)."
         ),
     ] = None,
     report: Annotated[
@@ -108,6 +109,34 @@ def evaluate(
         say_lines(found.lines())
 
 
+def options_of(task: Task) -> tuple[str, ...]:
+    """The options of generation that apply to a task of a model."""
+    kind = task.prediction_kind
+    return (*(TEXT_OPTIONS if kind.generates else ("n",)), *kind.options)
+
+
+@fewer_options("run")
+def options_of_others(arguments: list[str]) -> tuple[str, set[str]] | None:
+    """The options of `run` that a model on the command line does not have."""
+    from headway.bundle import load
+    from headway.errors import HeadwayError
+
+    model = next((each for each in arguments if Path(each, "config.json").is_file()), None)
+    if model is None:
+        return None
+    try:
+        bundle = load(model)
+        task = bundle.find_task()
+    except HeadwayError:
+        return None
+    kind, kept = task.prediction_kind, set(options_of(task))
+    kept |= {"complete", "top"} if kind.generates and not bundle.model.reads_source else set()
+    kept |= {"picture"} if task.name == "vectors" else set()
+    kept -= set() if kind.generates or isinstance(kind, PicturePrediction) else {"n"}
+    line = f"These are the options of {printable(model)} ({task.name}); `headway run --help` shows those of all models."
+    return line, {*names_for("run"), "complete", "top", "picture"} - kept
+
+
 @app.command()
 @reads_data
 @generation_options
@@ -136,10 +165,11 @@ def run(
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="vectors: draw the inputs and the words nearest to them to this PNG or SVG file."),
+        typer.Option(help="For vectors: draw the inputs and the words nearest to them to this PNG or SVG file."),
     ] = None,
     complete: Annotated[
-        bool, typer.Option("--complete", help="A decoder: show the most probable next words of each input, not a text.")
+        bool,
+        typer.Option("--complete", help="For a decoder: show the most probable next words of each input, not a text."),
     ] = False,
     top: Annotated[int, typer.Option(help="With --complete: words to show.")] = 5,
     weights: Weights = None,
@@ -213,9 +243,7 @@ def predict_all(
 
 
 def refuse_other_options(task: Task, options: dict[str, Any]) -> None:
-    kind = task.prediction_kind
-    applicable = TEXT_OPTIONS if kind.generates else ("n", *kind.options)
-    if other := next((name for name in options if name not in applicable), None):
+    if other := next((name for name in options if name not in options_of(task)), None):
         raise InputError(f"task {task.name} does not {use_of(other)}, so --{other.replace('_', '-')} does not apply")
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.cli.help import COLUMNS
 from headway.cli.shell_completion import model_folders, task_names
 from headway.errors import InputError
 from headway.printable import PROSE, printable, printable_json
@@ -36,30 +37,54 @@ Weights = Annotated[
     str | None,
     typer.Option("--weights", help="Convert the weights on loading: int8, bf16, fp16 or fp32 (default: as saved)."),
 ]
-Device = Annotated[str, typer.Option("--device", help="cpu (default), cuda, cuda:1, mps or auto.", show_default=False)]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads (default: all cores).", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeatable.")]
+Device = Annotated[
+    str, typer.Option("--device", help="The device: cpu (default), cuda, cuda:1, mps or auto.", show_default=False)
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads (default: all cores).", min=1)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting by its name; repeatable.")
+]
 
 READING = {
     "text": Annotated[
         list[str] | None,
-        typer.Option("--text", help="Column that holds the text; twice for a pair of texts (classify, embed)."),
+        typer.Option(
+            "--text",
+            rich_help_panel=COLUMNS,
+            help="Column that holds the text; twice for a pair of texts (classify, embed).",
+        ),
     ],
-    "label": Annotated[list[str] | None, typer.Option("--label", help="Column that holds the label.")],
-    "source": Annotated[list[str] | None, typer.Option("--source", help="Column that holds the source text.")],
-    "target": Annotated[list[str] | None, typer.Option("--target", help="Column that holds the target text.")],
-    "image": Annotated[list[str] | None, typer.Option("--image", help="Column that holds the pictures' files.")],
-    "caption": Annotated[list[str] | None, typer.Option("--caption", help="Column that holds the pictures' captions.")],
+    "label": Annotated[
+        list[str] | None, typer.Option("--label", rich_help_panel=COLUMNS, help="Column that holds the label.")
+    ],
+    "source": Annotated[
+        list[str] | None, typer.Option("--source", rich_help_panel=COLUMNS, help="Column that holds the source text.")
+    ],
+    "target": Annotated[
+        list[str] | None, typer.Option("--target", rich_help_panel=COLUMNS, help="Column that holds the target text.")
+    ],
+    "image": Annotated[
+        list[str] | None,
+        typer.Option("--image", rich_help_panel=COLUMNS, help="Column that holds the pictures' files."),
+    ],
+    "caption": Annotated[
+        list[str] | None,
+        typer.Option("--caption", rich_help_panel=COLUMNS, help="Column that holds the pictures' captions."),
+    ],
     "column": Annotated[
         list[str] | None,
         typer.Option(
             "--column",
             metavar="FIELD=NAME",
+            rich_help_panel=COLUMNS,
             help="Column of any field of the task, such as words=tokens, question=q or audio=file; repeatable.",
         ),
     ],
-    "encoding": Annotated[str | None, typer.Option(help="Encoding of the files, if not Unicode (latin-1, cp1252, …).")],
+    "encoding": Annotated[
+        str | None,
+        typer.Option(rich_help_panel=COLUMNS, help="Encoding of the files, if not Unicode (latin-1, cp1252, …)."),
+    ],
 }
 
 

@@ -25,7 +25,9 @@ def serve(
         typer.Argument(metavar="MODEL", help="Model folders or hub ids; NAME=MODEL gives one a name."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: a free one, which is printed.", min=0, max=65535)] = 8000,
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0: a free one, which is printed.", min=0, max=65535)
+    ] = 8000,
     key_file: Annotated[
         Path | None,
         typer.Option(help=f"File with one API key per line (or set {KEY}). Every route but /health needs one then."),
@@ -49,7 +51,7 @@ def serve(
         list[str] | None, typer.Option(help="Page of another origin that may send requests; repeatable.")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="vllm: decoders are run by vLLM, if it is installed; headway: by this process.")
+        str, typer.Option(help="Decoders are run by this process (headway), or by vLLM (vllm), if it is installed.")
     ] = "headway",
     runs: Annotated[
         Path | None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.app import app
+from headway.cli.help import LENGTH, MODEL, RUN
 from headway.cli.options import AsJson, Data, Set, TaskName, note, reads_data, say, say_json, say_lines, say_saved
 
 Decimal = Annotated[
@@ -21,31 +22,46 @@ Decimal = Annotated[
 def train(
     task: TaskName,
     data: Data = None,
-    start: Annotated[str | None, typer.Option(help="A trained model to start from (folder or hub id).")] = None,
-    size: Annotated[str | None, typer.Option(help="From scratch: tiny, small or base.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="From scratch: modern (default), published or classic.")] = None,
+    start: Annotated[
+        str | None, typer.Option(rich_help_panel=MODEL, help="A trained model to start from (folder or hub id).")
+    ] = None,
+    size: Annotated[str | None, typer.Option(rich_help_panel=MODEL, help="From scratch: tiny, small or base.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(rich_help_panel=MODEL, help="From scratch: modern (default), published or classic.")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel=MODEL,
             help="From scratch: transformer (default); rnn, gru or lstm, for translate also with -bahdanau or -luong; "
-            "for generate also xlnet; for vectors cbow, skip-gram or elmo."
+            "for generate also xlnet; for vectors cbow, skip-gram or elmo.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder (default runs/TASK).")] = None,
+    out: Annotated[Path | None, typer.Option(rich_help_panel=RUN, help="Run folder (default runs/TASK).")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Held-out file(s); otherwise a tenth is held out.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of training steps.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data, instead of steps.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Minutes of training, instead of steps.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Batch size, in examples or tokens (train.batch_unit).")] = None,
+    steps: Annotated[int | None, typer.Option(rich_help_panel=LENGTH, help="Number of training steps.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(rich_help_panel=LENGTH, help="Passes over the data, instead of steps.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(rich_help_panel=LENGTH, help="Minutes of training, instead of steps.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(rich_help_panel=LENGTH, help="Random seed.")] = None,
+    lr: Annotated[float | None, typer.Option(rich_help_panel=LENGTH, help="Learning rate.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(rich_help_panel=LENGTH, help="Batch size, in examples or tokens (train.batch_unit).")
+    ] = None,
     patience: Annotated[
-        int | None, typer.Option(help="Stop after this many evaluations without a better score.")
+        int | None,
+        typer.Option(rich_help_panel=LENGTH, help="Stop after this many evaluations without a better score."),
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help="The score by which the best weights are kept (such as macro_f1).")
+        str | None,
+        typer.Option(rich_help_panel=LENGTH, help="The score by which the best weights are kept (such as macro_f1)."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda, cuda:1 or mps.")] = None,
+    device: Annotated[
+        str | None, typer.Option(rich_help_panel=RUN, help="The device: auto (default), cpu, cuda, cuda:1 or mps.")
+    ] = None,
     set_: Set = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of settings; --set overrides it.")] = None,
     overflow: Annotated[
@@ -54,25 +70,43 @@ def train(
     ] = None,
     decimal: Decimal = None,
     lora: Annotated[
-        int | None, typer.Option(help="LoRA: train low-rank adapters of this rank instead of all weights.")
+        int | None,
+        typer.Option(rich_help_panel=MODEL, help="LoRA: train low-rank adapters of this rank instead of all weights."),
     ] = None,
-    freeze: Annotated[list[str] | None, typer.Option(help="Freeze the parameters of these modules (patterns).")] = None,
+    freeze: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=MODEL, help="Freeze the parameters of these modules (patterns).")
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            help="Continue the run in --out exactly where it stopped; with --steps, --epochs or --minutes, extend it."
+            "--resume",
+            rich_help_panel=RUN,
+            help="Continue the run in --out exactly where it stopped; with --steps, --epochs or --minutes, extend it.",
         ),
     ] = False,
     search: Annotated[
-        float | None, typer.Option(help="Minutes in which learning rates and dropout are searched before the run.")
+        float | None,
+        typer.Option(
+            rich_help_panel=LENGTH, help="Minutes in which learning rates and dropout are searched before the run."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Check the data, show the settings, do not train.")] = False,
-    keep_states: Annotated[
-        bool, typer.Option("--keep-states", help="Keep what is needed to extend the run once it has finished.")
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", rich_help_panel=RUN, help="Check the data, show the settings, do not train.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    keep_states: Annotated[
+        bool,
+        typer.Option(
+            "--keep-states", rich_help_panel=RUN, help="Keep what is needed to extend the run once it has finished."
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", rich_help_panel=RUN, help="Print warnings and errors only.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, and all other lines to standard error.")
+        bool,
+        typer.Option(
+            "--json", rich_help_panel=RUN, help="Print the result as JSON, and all other lines to standard error."
+        ),
     ] = False,
     *,
     reading: dict[str, Any],

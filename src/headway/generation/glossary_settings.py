@@ -21,7 +21,7 @@ def terms(name: str, value: Any) -> Any:
 class GlossarySettings:
     glossary: str | None = option(
         None,
-        "translate: file of terms, source and target with a tab between them, that every translation has where its "
+        "For translate: a file of terms, source and target with a tab between them, that every translation has where its "
         "source has the term.",
         terms,
         commands=("run",),

@@ -53,8 +53,9 @@ def noted_failure(folder: Path, *, is_new: bool) -> Iterator[None]:
         yield
         return
     before = {path: entries(path) for path in (folder, folder / TRAINING)}
-    for name in [PLAN, FAILED] if is_new else [FAILED]:  # of the try before
-        remove(run_file(folder, name))
+    with suppress(OSError):  # no folder can be there, which is said later
+        for name in [PLAN, FAILED] if is_new else [FAILED]:  # of the try before
+            remove(run_file(folder, name))
     try:
         yield
     except Exception as error:

@@ -13,6 +13,7 @@ from headway.data.builtin.reports import REPORTS
 from headway.data.dataset import RowReader
 from headway.data.facts import Facts
 from headway.data.read import Row
+from headway.kinds.predictions import PredictionKind, TextPrediction
 from headway.preprocess.sentences import split_sentences
 from headway.tasks import scores
 from headway.tasks.evaluated import Evaluated
@@ -27,7 +28,7 @@ class Summarize(Translate):
     builtin: ClassVar[Builtin] = REPORTS
     metric: ClassVar[str] = "rouge1"
     two_ways: ClassVar[bool] = False
-    run_options: ClassVar[tuple[str, ...]] = ()
+    prediction_kind: ClassVar[PredictionKind] = TextPrediction()
 
     source_limit: int = 512
     target_limit: int = 128

@@ -59,9 +59,8 @@ class Translate(Task):
     metric: ClassVar[str] = "bleu"
     stacks: ClassVar[int] = 2
     input_kind: ClassVar[InputKind] = TextInput(("source",))
-    prediction_kind: ClassVar[PredictionKind] = TextPrediction()
+    prediction_kind: ClassVar[PredictionKind] = TextPrediction(options=("glossary",))
     two_ways: ClassVar[bool] = True  # a target can be translated back
-    run_options: ClassVar[tuple[str, ...]] = ("glossary",)
 
     vocab: int = 0  # 0: one token for 600 characters of text, from 300 to 8000
     source_limit: int = 256  # tokens

@@ -1,4 +1,4 @@
-"""The diagrams of docs/architecture.md are in the order in which the code is entered."""
+"""The diagrams of docs/architecture.md are in the order of the calls, and CONTRIBUTING.md names every package."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ def test_every_function_of_the_diagrams_exists() -> None:
             source = (ROOT / "src" / "headway" / path).read_text(encoding="utf-8")
             for part in function.split("."):
                 assert re.search(rf"(def|class) {part}\b", source), f"docs/architecture.md: {name}"
+
+
+def test_the_layout_names_every_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "src" / "headway").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `src/headway/(\w+)` \|", text, re.MULTILINE)) == packages
+
+
+def test_the_pages_without_tutorials_have_30_000_words() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")) <= 30_000
 
 
 @pytest.mark.slow

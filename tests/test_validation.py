@@ -74,7 +74,7 @@ def test_long_values_are_shortened_and_the_root_has_no_path() -> None:
     assert str(caught.value).startswith("values[0]: expected int, got 'xxx") and len(str(caught.value)) < 150
     with pytest.raises(ConfigError, match=r"^missing key 'inner'$"):
         from_dict(Record, {"name": "n", "values": []}, path="")
-    with pytest.raises(ConfigError, match=r"^expected an object, got a object$"):
+    with pytest.raises(ConfigError, match=r"^expected an object, got an object$"):
         from_dict(Record, object(), path="")
 
 

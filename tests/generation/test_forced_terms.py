@@ -92,5 +92,8 @@ def test_a_glossary_of_the_command_line(folder: Path, tmp_path: Path) -> None:
     run = ["run", folder, "3 May", "--max-new-tokens", "9", "--glossary"]
     assert has(headway(*run, "terms.tsv", cwd=tmp_path).stdout, "hello")
     assert "no such file" in headway(*run, "other.tsv", cwd=tmp_path).stderr
+    untrained.of_task("summarize", tmp_path / "summarize")
+    refused = headway("run", "summarize", "3 May", "--glossary", "terms.tsv", cwd=tmp_path)
+    assert refused.returncode == 2 and "does not translate, so --glossary does not apply" in refused.stderr
     with pytest.raises(ConfigError, match="beams above 1"):
         load(folder)("3 May", glossary={"May": "hello"}, beams=1)

@@ -33,7 +33,6 @@ USES = {  # what a task does that takes these options; the first that declares a
     FlowSettings: "draw",
     GlossarySettings: "translate",
     SpeechSettings: "transcribe recordings",
-    GlossarySettings: "translate",
 }
 OTHER_NAMES = {"n": "--count"}
 PANELS = {

@@ -33,7 +33,7 @@ def test_a_new_field_must_have_its_default_value(name: str, config: type) -> Non
     known = {**rules, extended: rules[config]}
     assert unsupported_config(extended(**values), known) is None
     assert unsupported_config(extended(**values, new_option=True), known) == "config.new_option is True"
-    assert unsupported_config(extended(**values), rules) == "config is a Extended", "a class that is not listed"
+    assert unsupported_config(extended(**values), rules) == "config is an Extended", "a class that is not listed"
 
 
 def example(part: dataclasses.Field[Any], rule: tuple[Any, ...]) -> Any:
@@ -107,7 +107,7 @@ def test_an_unknown_option_keeps_the_plain_blocks_and_step() -> None:
     config = replace(DECODER, stack=replace(DECODER.stack, block=OtherBlockConfig(**known, other=True)))
     model = prepare(build(config).eval())
     logits(model)
-    assert "config.stack.block is a OtherBlockConfig" in str(unsupported_reason(model))
+    assert "config.stack.block is an OtherBlockConfig" in str(unsupported_reason(model))
     assert all(type(part) is Block for part in model.stack.blocks)
     same = prepare(build(with_block(DECODER, dropout=0.1)).eval())
     logits(same)

@@ -149,7 +149,7 @@ def test_an_object_has_one_query() -> None:
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
     whole = config()
-    with pytest.raises(ConfigError, match="needs cross-attention and the width"):
+    with pytest.raises(ConfigError, match="cross is missing: the decoder attends to the encoder's output"):
         validate(replace(whole, decoder=replace(whole.decoder, stack=StackConfig(BLOCK, 1))))
     with pytest.raises(ConfigError, match=r"depths is \[1\] for the 2 stages"):
         validate(ConvNetConfig(8, (8, 16), (1,)))

@@ -67,7 +67,7 @@ COMPILED_STEP: Rules = {
         "condition": (None,),
     },
     AttentionConfig: {
-        **any_value("heads head_size kv_heads bias scale dropout"),
+        **any_value("heads head_size kv_heads bias scale dropout memory_width"),
         "rotary": (CONFIG,),
         "qk_norm": (CONFIG,),
         "score_bias": (None,),
@@ -107,7 +107,9 @@ PREFILL: Rules = {
         "cross": (CONFIG,),
         "condition": (None,),
     },
-    AttentionConfig: any_value("heads head_size kv_heads bias rotary qk_norm qk_norm_over scale dropout score_bias"),
+    AttentionConfig: {
+        **any_value("heads head_size kv_heads bias rotary qk_norm qk_norm_over scale dropout score_bias memory_width")
+    },
 }
 
 STEP_MODULES = frozenset(

@@ -1,5 +1,8 @@
 """Multi-head attention: projections, positions and cache around `attend`. Self, causal and cross are one
-class; fewer key/value heads than query heads make it grouped (Ainslie et al. 2023) or multi-query (Shazeer 2019)."""
+class; fewer key/value heads than query heads make it grouped (Ainslie et al. 2023) or multi-query (Shazeer 2019).
+
+A block builds its attention from the config. To add another one, write its config with `build(width, cross=…)`, its
+module with `forward(x, context, cache=…)`, and its name in `BlockConfig`."""
 
 from __future__ import annotations
 
@@ -33,6 +36,10 @@ class AttentionConfig:
     scale: float | None = None  # None: 1/√head_size
     dropout: float = 0.0  # on the weights
     score_bias: ScoreBiasConfig | None = None  # depends on q, k and position
+    memory_width: int | None = None  # of what cross-attention attends to; None: the block's
+
+    def build(self, width: int, *, cross: bool = False) -> Attention:
+        return Attention(width, self, cross=cross)
 
 
 class Attention(nn.Module):
@@ -42,8 +49,9 @@ class Attention(nn.Module):
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         inner, kv_inner = self.heads * config.head_size, self.kv_heads * config.head_size
         self.query = Linear(width, inner, bias="q" in config.bias)
-        self.key = Linear(width, kv_inner, bias="k" in config.bias)
-        self.value = Linear(width, kv_inner, bias="v" in config.bias)
+        memory = config.memory_width or width
+        self.key = Linear(memory, kv_inner, bias="k" in config.bias)
+        self.value = Linear(memory, kv_inner, bias="v" in config.bias)
         self.output = Linear(inner, width, bias="o" in config.bias)
         each_head = config.qk_norm_over == "head"
         self.query_norm = config.qk_norm.build(config.head_size if each_head else inner) if config.qk_norm else None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from headway.layers.attention import Attention, AttentionConfig
+from headway.layers.attention import AttentionConfig
 from headway.layers.cache import BlockCache
 from headway.layers.context import Context
 from headway.layers.dropout import drop
@@ -34,6 +34,11 @@ class BlockConfig:
     dropout: float = 0.0  # on each branch before it is added back
     drop_attention: bool = True  # False: the attention branch is added back whole (DistilBERT)
     condition: int | None = None  # width of a vector that modulates the block (AdaLN-Zero)
+
+    @property
+    def memory_width(self) -> int | None:
+        """Of what it attends to across; None: nothing."""
+        return None if self.cross is None else self.cross.memory_width or self.width
 
 
 class Residual(nn.Module):
@@ -84,9 +89,9 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig, *, attention_norm: bool = True):
         super().__init__()
         self.parallel = config.parallel
-        self.attention = Attention(config.width, config.attention)
+        self.attention = config.attention.build(config.width)
         self.attention_residual = Residual(config, drop=config.drop_attention, norm=attention_norm)
-        self.cross = Attention(config.width, config.cross, cross=True) if config.cross else None
+        self.cross = config.cross.build(config.width, cross=True) if config.cross else None
         self.cross_residual = Residual(config) if config.cross else None
         self.feedforward = config.feedforward.build(config.width)
         self.feedforward_residual = Residual(config)

@@ -82,6 +82,8 @@ def validate(config: Any, *, path: str = "config") -> None:
 def _agree(config: Any, path: str) -> None:
     """Sizes that are each possible must also fit together."""
     match config:
+        case BlockConfig(attention=AttentionConfig(memory_width=int())):
+            raise ConfigError(f"{path}.attention.memory_width is for cross-attention: set cross.memory_width")
         case AttentionConfig(heads=heads, kv_heads=int(few)) if heads % few:
             raise ConfigError(f"{path}.kv_heads is {few}: it does not divide the {heads} heads")
         case StackConfig(per_layer=given, layers=layers) if given and len(given) != layers:
@@ -100,11 +102,11 @@ def _agree(config: Any, path: str) -> None:
         case ConvNetConfig(stages=stages, depths=depths) if len(stages) != len(depths) or max(depths) > MOST_UNITS:
             raise ConfigError(f"{path}.depths is {list(depths)} for the {len(stages)} stages")
         case DetectorConfig(encoder=encoder, decoder=decoder):
-            if encoder.stack.block.width != decoder.stack.block.width or decoder.stack.block.cross is None:
-                raise ConfigError(f"{path}.decoder needs cross-attention and the width of the encoder")
-        case EncoderDecoderConfig(shared_embedding=True, encoder=encoder, decoder=decoder):
+            _attends(decoder.stack.block, encoder.stack.block, path)
+        case EncoderDecoderConfig(encoder=encoder, decoder=decoder):
+            _attends(decoder.stack.block, encoder.stack.block, path)
             vocabs = encoder.embedding.vocab, decoder.embedding.vocab
-            if vocabs[0] != vocabs[1]:
+            if config.shared_embedding and vocabs[0] != vocabs[1]:
                 raise ConfigError(f"{path}.shared_embedding needs one vocabulary, not {vocabs[0]} and {vocabs[1]}")
         case EncoderConfig(head=LanguageHeadConfig(mask_decoder=MaskDecoderConfig()), stack=stack):
             if stack.block.norm_place != "post" or not stack.layers:
@@ -123,6 +125,16 @@ def _agree(config: Any, path: str) -> None:
     problem = _problem(config)
     if problem is not None:
         raise ConfigError(f"{path}.{problem}")
+
+
+def _attends(decoder: BlockConfig, encoder: BlockConfig, path: str) -> None:
+    if decoder.memory_width is None:
+        raise ConfigError(f"{path}.decoder.stack.block.cross is missing: the decoder attends to the encoder's output")
+    if decoder.memory_width != encoder.width:
+        raise ConfigError(
+            f"{path}.decoder.stack.block.cross.memory_width is {decoder.memory_width}, but the encoder's width is "
+            f"{encoder.width}"
+        )
 
 
 def _problem(config: Any) -> str | None:

@@ -73,7 +73,7 @@ def test_a_prediction_has_the_characters_of_the_text(bundle: Bundle) -> None:
 def test_a_marker_in_a_text_is_plain_text(bundle: Bundle) -> None:
     task = bundle.find_task()
     assert isinstance(task, EntitiesByName)
-    (read,) = task.read(["<<ENT>>", "Marie"], ["<<SEP>>"], where="")
+    (read,) = task.readings(["<<ENT>>", "Marie"], ["<<SEP>>"], where="")
     ids = [task.tokenizer.id(token) for token in ("<<ENT>>", "<<SEP>>")]
     assert [read.ids.count(each) for each in ids] == [1, 1]
 
@@ -84,7 +84,7 @@ def test_a_long_text_is_read_in_windows(bundle: Bundle) -> None:
     task = bundle.find_task()
     assert isinstance(task, EntitiesByName) and task.max_words == 30
     words = [*itertools.islice(itertools.cycle(["Marie", "was", "born", "in", "Warsaw", "and"]), 70)]
-    readings = task.read(words, ["person"], where="")
+    readings = task.readings(words, ["person"], where="")
     assert [word for each in readings for word in each.window.predicted] == list(range(70))
     assert all(len(each.window.words) <= 30 and len(each.ids) <= task.limit for each in readings if task.limit)
     found = bundle(" ".join(words), labels=["person"], threshold=0.0, nested=True)

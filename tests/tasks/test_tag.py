@@ -108,9 +108,9 @@ def test_the_loss_is_the_sum_over_words(task):
 def test_predictions_do_not_depend_on_the_batch(task):
     model = untrained(task)
     sentences = [["Ada"], ["Bob", "met", "Ada"], ["in", "Adabob", "met", "Bobson", "in"], LONG.fields["words"]]
-    together = task.word_log_probs(model, [task.read(words, where="") for words in sentences])
+    together = task.word_log_probs(model, [task.readings(words, where="") for words in sentences])
     for words, found in zip(sentences, together, strict=True):
-        [alone] = task.word_log_probs(model, [task.read(words, where="")])
+        [alone] = task.word_log_probs(model, [task.readings(words, where="")])
         assert list(alone) == list(range(len(words)))
         for word, scores in alone.items():
             assert torch.allclose(scores, found[word], atol=1e-5)

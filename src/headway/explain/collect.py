@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,9 +12,17 @@ from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import importance, story, tensors
 from headway.explain.choices import labels, vocabulary
-from headway.explain.decoder_inputs import continuation, generation_of, prepare_decoder, prepare_encoder_decoder
+from headway.explain.decoder_inputs import continuation, generation_of, prepare_text
 from headway.explain.detection import collect_detection
-from headway.explain.encoder_inputs import PreparedInput, prepare_encoder, shorten
+from headway.explain.encoder_inputs import (
+    PreparedInput,
+    prepare_classes,
+    prepare_masks,
+    prepare_span,
+    prepare_tags,
+    prepare_vector,
+    shorten,
+)
 from headway.explain.facts import facts, kind_of, name_of
 from headway.explain.flow_inputs import prepare_flow
 from headway.explain.model_map import attentions, stacks
@@ -25,15 +32,43 @@ from headway.explain.sound_inputs import prepare_sound
 from headway.inspect import record, record_contexts
 from headway.inspect.attribution import is_sum
 from headway.inspect.parts import eval_mode
-from headway.tasks.detect import Detect
-from headway.tasks.draw import Draw
-from headway.tasks.generate import Generate
+from headway.kinds.predictions import (
+    BoxesPrediction,
+    EntitiesPrediction,
+    ExtractPrediction,
+    LabelPrediction,
+    LabelSetPrediction,
+    NumberPrediction,
+    PicturePrediction,
+    PredictionKind,
+    SpanPrediction,
+    TextPrediction,
+    TranscriptPrediction,
+    VectorPrediction,
+    WordsPrediction,
+)
 from headway.tasks.task import Task
-from headway.tasks.transcribe import Transcribe
-from headway.tasks.translate import Translate
 
 TITLE_CHARACTERS = 80
 STEPS = 16  # tokens that a decoder generates
+# how the input of a model is prepared and its output read, by the kind of prediction
+PREPARE: dict[type[PredictionKind], Callable[..., PreparedInput]] = {
+    LabelPrediction: prepare_classes,
+    LabelSetPrediction: prepare_classes,
+    NumberPrediction: prepare_classes,
+    ExtractPrediction: prepare_classes,
+    EntitiesPrediction: prepare_tags,
+    SpanPrediction: prepare_span,
+    WordsPrediction: prepare_masks,
+    VectorPrediction: prepare_vector,
+    TextPrediction: prepare_text,
+    PicturePrediction: prepare_flow,
+    TranscriptPrediction: prepare_sound,
+}
+# what makes a whole story by itself
+STORIES: dict[type[PredictionKind], Callable[..., story.Story]] = {BoxesPrediction: collect_detection}
+# of which another output can be scored
+SCORED = (LabelPrediction, LabelSetPrediction, NumberPrediction, TextPrediction)
 # outputs that the stream after a layer cannot be read as: not a softmax of one row of logits
 NO_LENS = ("vector", "span", "picture", "number", "labels")
 
@@ -49,32 +84,22 @@ def collect(
     steps: int = STEPS,
 ) -> story.Story:
     task = bundle.find_task()
+    kind = type(task.prediction_kind)
+    if kind not in PREPARE and kind not in STORIES:
+        raise InputError(f"explain does not support task {task.name}")
+    if against is not None and not issubclass(kind, SCORED):
+        raise InputError(f"against does not apply to task {task.name}")
     value = task.input_kind.parse(given) if isinstance(given, str) else given
-    shown = shorten(task, value, first=first, last=last)
+    title, shown = _title(task.input_kind.title(value)), shorten(task, value, first=first, last=last)
     with eval_mode(bundle.model):
-        if isinstance(task, Detect):
-            if against is not None:
-                raise InputError(f"against does not apply to task {task.name}")
-            return collect_detection(bundle, task, shown, layers=layers, title=_title(value))
-        prepared = _prepare(bundle, task, shown, against=against)
+        if kind in STORIES:
+            return STORIES[kind](bundle, task, shown, layers=layers, title=title)
+        prepared = PREPARE[kind](bundle, task, shown, against=against)
         if shown is not value and shown != value:
             prepared = replace(prepared, note=[*prepared.note, _shortened(first, last)])
         if not bundle.model.parts:
-            return collect_recurrent(bundle, task, prepared, steps=steps, title=_title(value))
-        return _transformer(bundle, task, prepared, layers=layers, steps=steps, title=_title(value))
-
-
-def _prepare(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> PreparedInput:
-    match task:
-        case Generate():
-            return prepare_decoder(bundle, task, value, against=against)
-        case Translate():
-            return prepare_encoder_decoder(bundle, task, value, against=against)
-        case Draw():
-            return prepare_flow(bundle, task, value, against=against)
-        case Transcribe():
-            return prepare_sound(bundle, task, value, against=against)
-    return prepare_encoder(bundle, task, value, against=against)
+            return collect_recurrent(bundle, task, prepared, steps=steps, title=title)
+        return _transformer(bundle, task, prepared, layers=layers, steps=steps, title=title)
 
 
 def _transformer(
@@ -132,17 +157,5 @@ def _shortened(first: int | None, last: int | None) -> str:
     return f"Only the {'first' if first else 'last'} {first or last} tokens of the text were used, as requested."
 
 
-def _title(value: Any) -> str:
-    """The text, both texts of a pair, the question of a question-answering input, or the name of a file."""
-    match value:
-        case Path():
-            text = value.name
-        case {"question": question, "context": _}:
-            text = str(question)
-        case (str(), str()):
-            text = " / ".join(value)
-        case str() | list() | dict():
-            text = str(value)
-        case _:
-            text = "a recording" if isinstance(value, tuple) else "a picture"
+def _title(text: str) -> str:
     return text if len(text) <= TITLE_CHARACTERS else text[: TITLE_CHARACTERS - 1] + "…"

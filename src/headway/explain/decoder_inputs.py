@@ -4,6 +4,7 @@ generated continuation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -19,21 +20,25 @@ from headway.generation import GenerationSettings, generate, tokens_left
 from headway.inspect import record
 from headway.models.outputs import Output
 from headway.preprocess.id_text import IdTokenizer
-from headway.tasks.generate import Generate
 from headway.tasks.task import Task
-from headway.tasks.translate import Translate
 
 MAX_TARGET = 64  # tokens
 QUERY_STREAM = "Of its two streams the page shows the query stream, which predicts the token behind each position."
 
 
-def prepare_decoder(
-    bundle: Bundle, task: Generate, value: str | Sequence[int], *, against: str | None
-) -> PreparedInput:
-    """`against` is a continuation of the input. A model without a tokenizer also takes a list of ids."""
+def prepare_text(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
+    """`against` is a text to score instead of the model's own."""
+    prepare = _source_and_target if bundle.model.reads_source else _prompt
+    return prepare(bundle, task, value, against=against)
+
+
+def _prompt(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
+    """A model without a tokenizer also takes a list of ids."""
     tokenizer = task.tokenizer
-    text = value if isinstance(value, str) else " ".join(map(str, value))
-    ids = task.prompt(text)
+    if isinstance(tokenizer, IdTokenizer) and not isinstance(value, str):
+        value = " ".join(map(str, value))
+    text = "".join(task.input_kind.texts(value))
+    ids = task.prompt(value, where="the input")
     prompt = len(ids)
     if against is not None:
         ids = [*ids, *tokenizer.encode(against, special=False)]
@@ -52,8 +57,7 @@ def prepare_decoder(
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output, note)
 
 
-def prepare_encoder_decoder(bundle: Bundle, task: Translate, value: str, *, against: str | None) -> PreparedInput:
-    """`against` is a target text to score instead of the model's own output."""
+def _source_and_target(bundle: Bundle, task: Any, value: str, *, against: str | None) -> PreparedInput:
     strict = without_truncation(task)
     source = strict.source_ids(value, where="the input")
     limit = min(MAX_TARGET, task.target_limit)

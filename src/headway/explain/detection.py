@@ -26,7 +26,7 @@ from headway.layers.box_maths import to_corners
 from headway.models.outputs import DetectionOutput
 from headway.preprocess.draw_boxes import draw_boxes
 from headway.preprocess.image import stored_image
-from headway.tasks.detect import Detect, best_queries
+from headway.tasks.detect import best_queries
 
 MOST_OBJECTS = 24
 MOST_VECTORS = 6000  # of a picture, however small the model
@@ -58,7 +58,7 @@ class ObjectSizes(Sizes):
 
 
 def collect_detection(
-    bundle: Bundle, task: Detect, value: Any, *, layers: Sequence[int] | None, title: str
+    bundle: Bundle, task: Any, value: Any, *, layers: Sequence[int] | None, title: str
 ) -> story.Story:
     model = bundle.model
     image = stored_image(value, where="the input")
@@ -97,7 +97,7 @@ def collect_detection(
     )
 
 
-def _objects(task: Detect, output: DetectionOutput) -> tuple[list[Found], list[str]]:
+def _objects(task: Any, output: DetectionOutput) -> tuple[list[Found], list[str]]:
     """The best first, with notes on what is left out."""
     assert output.logits is not None and output.boxes is not None
     logits, boxes = output.logits[0].float().cpu(), to_corners(output.boxes[0].float().cpu()).clamp(0, 1)
@@ -128,7 +128,7 @@ def _layout(model: Any, images: Tensor) -> tuple[tuple[int, int], int, int]:
 
 
 def _picture(
-    task: Detect, image: Any, found: Sequence[Found], grid: tuple[int, int], *, before: int, behind: int
+    task: Any, image: Any, found: Sequence[Found], grid: tuple[int, int], *, before: int, behind: int
 ) -> story.Sequence:
     from PIL import Image
 
@@ -156,7 +156,7 @@ def _attentions(model: Any) -> list[AttentionInfo]:
     return [QueryAttention(part, each.name, each.layer, each.module) for each in chosen]
 
 
-def _rows(task: Detect, output: DetectionOutput, found: Sequence[Found], names: Sequence[str]) -> list[story.Row]:
+def _rows(task: Any, output: DetectionOutput, found: Sequence[Found], names: Sequence[str]) -> list[story.Row]:
     """The classes of each object. Where each class has a sigmoid, its logit is against 0: the softmax of both is the
     sigmoid."""
     assert output.logits is not None

@@ -1,13 +1,14 @@
-"""Encoder inputs, task by task: the tensors of the forward pass, the tokens to show for them, and how the output
-becomes the answer."""
+"""Encoder inputs, by the kind of prediction: the tensors of the forward pass, the tokens to show for them, and how the
+output becomes the answer."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,17 +19,10 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import choice, labels, round_float32, vocabulary
 from headway.explain.token_text import NoTruncation, tokens, truncate
+from headway.kinds.inputs import FieldsInput, InputKind, MarkedInput, PairInput, PictureInput, TextInput
+from headway.kinds.predictions import PREDICTION, LabelSetPrediction, NumberPrediction
 from headway.models.outputs import Output
-from headway.tasks.answer import Answer
-from headway.tasks.classification import Classification
-from headway.tasks.classify import Classify
-from headway.tasks.classify_image import ClassifyImage
-from headway.tasks.context_vectors import ContextVectors
-from headway.tasks.embed import Embed
-from headway.tasks.fill import Fill
-from headway.tasks.tag import Tag
-from headway.tasks.targets import LabelSet, Number
-from headway.tasks.task import Task
+from headway.tasks.task import Example, Task
 
 ReadOutput = Callable[[Output], story.Output]
 
@@ -61,34 +55,7 @@ def shorten(task: Task, value: Any, *, first: int | None, last: int | None) -> A
         raise InputError("first and last: give one of them")
     if min(n for n in (first, last) if n is not None) < 1:
         raise InputError("first and last take a number of tokens from 1")
-    if isinstance(value, str):
-        return truncate(task.tokenizer, value, first=first, last=last)
-    if isinstance(value, Mapping) and isinstance(value.get("context"), str):
-        return {**value, "context": truncate(task.tokenizer, value["context"], first=first, last=last)}
-    if isinstance(task, Classify):
-        pair = task.input_kind.texts(value)
-        return tuple(truncate(task.tokenizer, text, first=first, last=last) for text in pair)
-    raise InputError("first and last select a part of a text, and this input is not a text")
-
-
-def prepare_encoder(bundle: Bundle, task: Task, value: Any, *, against: str | None) -> PreparedInput:
-    """For an encoder, or a decoder with a classification head."""
-    match task:
-        case Classification():
-            return _classify(bundle, task, value, against=against)
-        case _ if against is not None:
-            raise InputError(f"against does not apply to task {task.name}")
-        case Tag():
-            return _tag(bundle, task, value)
-        case Answer():
-            return _answer(bundle, task, value)
-        case Fill():
-            return _fill(bundle, task, value)
-        case Embed():
-            return _embed(bundle, task, value)
-        case ContextVectors():
-            return _marked_word(bundle, task, value)
-    raise InputError(f"explain does not support task {task.name}")
+    return task.input_kind.shortened(value, partial(truncate, task.tokenizer, first=first, last=last))
 
 
 def one_row(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
@@ -103,38 +70,46 @@ def _segments(bundle: Bundle, segments: Any) -> dict[str, Tensor]:
     return {"segments": torch.as_tensor(segments, dtype=torch.long, device=bundle.device)[None]}
 
 
-def _classify(bundle: Bundle, task: Classification, value: Any, *, against: str | None) -> PreparedInput:
-    if against is not None and isinstance(task.target, Number):
+def prepare_classes(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
+    """Of a model with a row of logits: the scores of `task.labels`, or one number."""
+    kind, names = task.prediction_kind, list[str](getattr(task, "labels", ()))
+    if against is not None and isinstance(kind, NumberPrediction):
         raise InputError("against: the model predicts a number and has no other output to explain")
-    if against is not None and against not in task.labels:
-        raise InputError(f"against {against!r}: not one of the labels {', '.join(task.labels)}")
+    if against is not None and against not in names:
+        raise InputError(f"against {against!r}: not one of the labels {', '.join(names)}")
+    show = SHOW.get(type(task.input_kind))
+    if show is None:
+        raise InputError(f"explain does not support the inputs of task {task.name}")
     example = without_truncation(task).read(value, where="the input")
-    if isinstance(task, ClassifyImage):
-        batch = task.collate([example], seeds=[()], where=[]).to(bundle.device)
-        inputs, sequence = dict(batch.inputs), _patches(bundle, task, value)
-    else:
-        assert isinstance(task, Classify)
-        texts = task.input_kind.texts(value)
-        inputs = {**one_row(bundle, example["ids"].tolist()), **_segments(bundle, example.get("segments"))}
-        shown = tokens(task.tokenizer, example["ids"].tolist(), texts)
-        sequence = story.Sequence("text", shown, text="\n".join(texts))
+    inputs, sequence = dict(task.batch([example], bundle.model).inputs), show(bundle, task, value, example)
 
     def read_output(output: Output) -> story.Output:
         assert output.logits is not None
         at = {"first": 0, "last": len(sequence.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
-        chosen = None if against is None else task.labels.index(against)
+        chosen = None if against is None else names.index(against)
         logits = output.logits[0].detach().float().cpu()
-        if isinstance(task.target, Number):
-            return _number(task.target, logits, at=at)
-        if isinstance(task.target, LabelSet):
-            return _label_set(task.target, logits, at=at, chosen=chosen)
-        row = choice(logits, labels(task.labels), label=sequence.label, at=at, chosen=chosen)
+        if isinstance(kind, NumberPrediction):
+            return _number(logits, _answer(bundle, task, value), at=at)
+        if isinstance(kind, LabelSetPrediction):
+            return _label_set(logits, names, _answer(bundle, task, value), at=at, chosen=chosen)
+        row = choice(logits, labels(names), label=sequence.label, at=at, chosen=chosen)
         return story.Output("classes", [row], row.candidates[0].text)
 
     return PreparedInput(inputs, {"text": sequence}, read_output)
 
 
-def _marked_word(bundle: Bundle, task: ContextVectors, value: Any) -> PreparedInput:
+def _answer(bundle: Bundle, task: Any, value: Any) -> Any:
+    """The model's own, as `headway run` gives it in a table."""
+    (found,) = task.predict(bundle.model, [value])
+    return task.prediction_kind.columns(found)[PREDICTION]
+
+
+def prepare_vector(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
+    prepare = _marked_word if isinstance(task.input_kind, MarkedInput) else _text_vector
+    return prepare(bundle, task, value)
+
+
+def _marked_word(bundle: Bundle, task: Any, value: Any) -> PreparedInput:
     words, at = task.marked(task.require_text(value, where="the input"), where="the input")
     ids, _ = task.text.encode_words(words)
     shown = [story.Token(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
@@ -148,31 +123,36 @@ def _marked_word(bundle: Bundle, task: ContextVectors, value: Any) -> PreparedIn
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
 
 
-def _number(target: Number, logits: Tensor, *, at: int | None) -> story.Output:
-    """The one logit is the answer."""
+def _number(logits: Tensor, answer: Any, *, at: int | None) -> story.Output:
+    """The one logit is the answer, or what it is computed from."""
     value = round_float32(float(logits[0]))
     row = story.Row("value", [story.Candidate("value", 0, value)], value, 1, at=at, chosen=0)
-    return story.Output("number", [row], json.dumps(next(iter(target.answers(logits[None])[0].values()))))
+    return story.Output("number", [row], json.dumps(answer))
 
 
-def _label_set(target: LabelSet, logits: Tensor, *, at: int | None, chosen: int | None) -> story.Output:
+def _label_set(
+    logits: Tensor, names: Sequence[str], answer: Sequence[str], *, at: int | None, chosen: int | None
+) -> story.Output:
     """A row for each label, the chosen or most probable one first: its logit against 0, as the softmax of a logit and 0
     is the logit's sigmoid."""
     order = sorted(range(len(logits)), key=lambda index: (index != chosen, -float(logits[index])))
     rows = []
     for index in order:
         scores = torch.stack([logits[index], torch.zeros(())])
-        taken = bool(logits[index].sigmoid() > target.threshold)
-        name = target.labels[index]
+        name = names[index]
         row = choice(scores, labels([name, f"not {name}"]), label=name, at=at)
         ids = {0: index, 1: -1}
         pair = [replace(one, id=ids[one.id]) for one in row.candidates]
-        rows.append(replace(row, candidates=pair, chosen=index if taken else -1))
-    (answer,) = target.answers(logits[None])
-    return story.Output("labels", rows, ", ".join(answer["labels"]) or "no label")
+        rows.append(replace(row, candidates=pair, chosen=index if name in answer else -1))
+    return story.Output("labels", rows, ", ".join(answer) or "no label")
 
 
-def _patches(bundle: Bundle, task: ClassifyImage, value: Any) -> story.Sequence:
+def _text_tokens(bundle: Bundle, task: Any, value: Any, example: Example) -> story.Sequence:
+    texts = task.input_kind.texts(value)
+    return story.Sequence("text", tokens(task.tokenizer, example["ids"].tolist(), texts), text="\n".join(texts))
+
+
+def _patches(bundle: Bundle, task: Any, value: Any, example: Example) -> story.Sequence:
     from PIL import Image
 
     config: Any = bundle.config.embedding  # type: ignore[union-attr]
@@ -187,9 +167,20 @@ def _patches(bundle: Bundle, task: ClassifyImage, value: Any) -> story.Sequence:
     return story.Sequence("image, by row and column", [*before, *patches], picture)
 
 
-def _tag(bundle: Bundle, task: Tag, value: Any) -> PreparedInput:
+# the tokens of an input, by its kind
+SHOW: dict[type[InputKind], Callable[..., story.Sequence]] = {
+    TextInput: _text_tokens,
+    PairInput: _text_tokens,
+    FieldsInput: _text_tokens,
+    PictureInput: _patches,
+}
+
+
+def prepare_tags(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
+    if bundle.model.head_kind != "token":
+        raise InputError(f"explain does not support task {task.name}")
     (found,) = task.predict(bundle.model, [value])
-    (encoded,) = without_truncation(task).read(found["words"], where="the input")
+    (encoded,) = without_truncation(task).readings(found["words"], where="the input")
     text = value if isinstance(value, str) else " ".join(found["words"])
     sequence = story.Sequence("text", tokens(task.tokenizer, encoded.ids, found["words"]), text=text)
     gaps = _gaps(value, found["words"])
@@ -221,7 +212,7 @@ def _gaps(value: Any, words: Sequence[str]) -> list[str]:
     return out
 
 
-def _answer(bundle: Bundle, task: Answer, value: Any) -> PreparedInput:
+def prepare_span(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
     (found,) = task.predict(bundle.model, [value])
     (window,) = without_truncation(task).windows(value["question"], value["context"], where="the input")
     texts = [value["question"], value["context"]]
@@ -245,7 +236,7 @@ def _answer(bundle: Bundle, task: Answer, value: Any) -> PreparedInput:
     return PreparedInput(inputs, {"text": sequence}, read_output)
 
 
-def _fill(bundle: Bundle, task: Fill, value: Any) -> PreparedInput:
+def prepare_masks(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
     ids = task.masked_ids(value, 1)
     *before, rest = value.split(task.mask)
     sequence = story.Sequence(
@@ -273,10 +264,10 @@ def _fill(bundle: Bundle, task: Fill, value: Any) -> PreparedInput:
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
 
 
-def _embed(bundle: Bundle, task: Embed, value: Any) -> PreparedInput:
+def _text_vector(bundle: Bundle, task: Any, value: Any) -> PreparedInput:
     if not isinstance(value, str):
         raise InputError("explain takes one text at a time for an embedding model")
-    ids = without_truncation(task).ids(value, part="text", where="the input")
+    ids = without_truncation(task).read(value, where="the input")["ids"].tolist()
     sequence = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
 
     def read_output(output: Output) -> story.Output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from typing import Any
 
 import torch
 
@@ -14,21 +15,17 @@ from headway.explain.encoder_inputs import PreparedInput, one_row, without_trunc
 from headway.explain.token_text import tokens
 from headway.models.outputs import Output
 from headway.preprocess.image import to_picture
-from headway.tasks.draw import Draw, plain_caption
-from headway.tasks.draw_flow import FlowDrawing
+from headway.tasks.draw import plain_caption
 
 SEED = 0
 HALF = 0.5  # the time of the pass that is shown
 
 
-def prepare_flow(bundle: Bundle, task: Draw, caption: str, *, against: str | None) -> PreparedInput:
-    if against is not None:
-        raise InputError(f"against does not apply to task {task.name}")
-    drawing = task.drawing
-    if not isinstance(drawing, FlowDrawing):
+def prepare_flow(bundle: Bundle, task: Any, caption: str, *, against: str | None) -> PreparedInput:
+    if bundle.model.shape != "flow":
         raise InputError("explain shows drawings of method flow; this model was trained with method tokens")
     ids = without_truncation(task).caption_ids(caption, where="the input")
-    state, pixels = drawing.state_at(bundle.model, ids, seed=SEED, time=HALF)
+    state, pixels = task.drawing.state_at(bundle.model, ids, seed=SEED, time=HALF)
     rows = columns = task.image // task.patch
     png = io.BytesIO()
     to_picture(pixels).save(png, "PNG")

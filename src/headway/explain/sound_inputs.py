@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,6 @@ from headway.generation.filters import Filter, Suppress
 from headway.models.outputs import Output
 from headway.preprocess.feature_stream import FeatureStream
 from headway.tasks.long_form import Query, run_together
-from headway.tasks.transcribe import Transcribe
 from headway.tasks.transcripts import Transcript
 
 MOST_VECTORS = 300  # of the encoder: six seconds for a Whisper
@@ -35,7 +35,7 @@ LOW, HIGH = (13, 13, 43), (255, 233, 150)  # colours of the smallest and largest
 MIDDLE = (190, 55, 84)  # … and half-way
 
 
-def prepare_sound(bundle: Bundle, task: Transcribe, value: object, *, against: str | None) -> PreparedInput:
+def prepare_sound(bundle: Bundle, task: Any, value: object, *, against: str | None) -> PreparedInput:
     """`against` is a text to score instead of the model's own."""
     stream = FeatureStream(task.sound(value, where="the input", error=InputError), task.audio)
     stride = bundle.model.parts[0].model.config.embedding.stride
@@ -73,7 +73,7 @@ def prepare_sound(bundle: Bundle, task: Transcribe, value: object, *, against: s
     return PreparedInput(inputs, sequences, read_output, note, answer_from=len(prompt) - 1)
 
 
-def _generated(bundle: Bundle, task: Transcribe, features: Tensor, prompt: list[int]) -> list[int]:
+def _generated(bundle: Bundle, task: Any, features: Tensor, prompt: list[int]) -> list[int]:
     """The ids of the answer, by greedy search without timestamps."""
     end = task.tokenizer.eos_id
     most = MOST_TOKENS if bundle.model.max_context is None else min(MOST_TOKENS, bundle.model.max_context - len(prompt))

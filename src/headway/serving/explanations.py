@@ -40,7 +40,7 @@ class FixedPrompt(Generate):
 
     ids: list[int] = field(default_factory=list)
 
-    def prompt(self, text: str) -> list[int]:
+    def prompt(self, text: str, *, where: str = "") -> list[int]:
         return self.ids
 
 

@@ -47,7 +47,7 @@ def found_entities(task: Tag, model: Model, texts: Sequence[str]) -> list[list[d
     """The entities of each text, with their characters and the mean probability of their tags."""
     spans = [[match.span() for match in WORD.finditer(text)] for text in texts]
     words = [[text[a:b] for a, b in own] for text, own in zip(texts, spans, strict=True)]
-    readings = [task.read(own, where=f"input {number}") for number, own in enumerate(words, 1)]
+    readings = [task.readings(own, where=f"input {number}") for number, own in enumerate(words, 1)]
     out = []
     for text, own, found in zip(texts, spans, task.word_log_probs(model, readings), strict=True):
         best = [found[word].max(-1) if word in found else None for word in range(len(own))]

@@ -5,7 +5,6 @@ A task of this kind adds how an input becomes an example, and examples a batch.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -39,10 +38,6 @@ class Classification(Task):
     labels: list[str] = field(default_factory=list, repr=False)  # in the order of the logits
     counts: list[int] = field(default_factory=list, repr=False)  # examples of each label in the training data
     label_smoothing: float = 0.0
-
-    @abstractmethod
-    def read(self, value: Any, *, where: str) -> Example:
-        """The arrays of an input, without its label."""
 
     @classmethod
     def labels_in(cls, row: Row) -> Iterable[Label]:

@@ -111,6 +111,10 @@ class Embed(Task):
 
     # --- inference
 
+    def read(self, value: Any, *, where: str) -> Example:
+        """Of one text."""
+        return {"ids": ids_array(self.ids(self.require_text(value, where=where), part="text", where=where))}
+
     def pool(self, hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
         return pool(hidden, padding_mask, self.pooling)
 

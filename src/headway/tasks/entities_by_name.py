@@ -94,7 +94,7 @@ class EntitiesByName(Task):
     def frame(self) -> Frame:
         return Frame.of(self.tokenizer)
 
-    def read(self, words: Sequence[str], labels: Sequence[str], *, where: str) -> list[Reading]:
+    def readings(self, words: Sequence[str], labels: Sequence[str], *, where: str) -> list[Reading]:
         """The windows of a text: one, or several if it is too long."""
         pieces = word_pieces(self.tokenizer, [*labels, *words])
         marker, separator = self.tokenizer.id(self.label_token), self.tokenizer.id(self.separator)
@@ -167,7 +167,7 @@ class EntitiesByName(Task):
         threshold = threshold_of(options, THRESHOLD)
         texts = [split_words(value, number) for number, value in enumerate(inputs, 1)]
         readings = [
-            self.read([text[a:b] for a, b in spans], labels, where=f"input {number}")
+            self.readings([text[a:b] for a, b in spans], labels, where=f"input {number}")
             for number, (text, spans) in enumerate(texts, 1)
         ]
         found = self.find(model, readings, labels, threshold=threshold, nested=bool(options.get("nested")))
@@ -202,7 +202,7 @@ class EntitiesByName(Task):
         labels = sorted({entity.type for tags in truth for entity in entities(tags)} - {""})
         if not labels:
             raise DataError("the data has no tags of entities (B-PER, …) to evaluate on")
-        readings = [self.read(row.fields["words"], labels, where=row.where) for row in rows]
+        readings = [self.readings(row.fields["words"], labels, where=row.where) for row in rows]
         guessed = []
         for own, tags in zip(self.find(model, readings, labels, threshold=THRESHOLD, nested=False), truth, strict=True):
             guess = ["O"] * len(tags)

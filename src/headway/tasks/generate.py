@@ -142,7 +142,7 @@ class Generate(Task):
         settings = settings_from(options, self.tokenizer)
         return generate_texts(model, prompts, settings, tokenizer=self.tokenizer, **call)
 
-    def prompt(self, text: str) -> list[int]:
+    def prompt(self, text: str, *, where: str = "") -> list[int]:
         ids = self.tokenizer.encode(text, special=self.wrapped)
         bos = self.tokenizer.bos_id
         return ids or [bos if bos is not None else 0]

@@ -117,7 +117,7 @@ class Tag(Task):
     def frame(self) -> Frame:
         return Frame.of(self.tokenizer)
 
-    def read(self, words: Sequence[str], *, where: str) -> list[Reading]:
+    def readings(self, words: Sequence[str], *, where: str) -> list[Reading]:
         """The windows of a sentence: one, or several if it is too long and `overflow` is "window"."""
         budget, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
         if budget < 1:
@@ -148,7 +148,7 @@ class Tag(Task):
     def examples(self, row: Row) -> list[Example]:
         tags = self.tag_ids(row)
         out = []
-        for ids, places in self.read(row.fields["words"], where=row.where):
+        for ids, places in self.readings(row.fields["words"], where=row.where):
             wanted = np.full(len(ids), IGNORE, dtype=np.int32)
             for at, word in places:
                 wanted[at] = tags[word]
@@ -193,7 +193,7 @@ class Tag(Task):
         With overflow=truncate, `unread` is the number of truncated words at the end, whose tag is O."""
         self.refuse_options(options)
         sentences = [_split_words(value, number) for number, value in enumerate(inputs, 1)]
-        readings = [self.read(words, where=f"input {number}") for number, (words, _) in enumerate(sentences, 1)]
+        readings = [self.readings(words, where=f"input {number}") for number, (words, _) in enumerate(sentences, 1)]
         out = []
         for (words, text_of), found in zip(sentences, self.word_log_probs(model, readings), strict=True):
             tags = repaired(self._tags(found, len(words)))
@@ -219,7 +219,7 @@ class Tag(Task):
         if not rows:
             raise DataError("task tag: there are no examples to evaluate on")
         wanted = [self.tag_ids(row) for row in rows]
-        found = self.word_log_probs(model, [self.read(row.fields["words"], where=row.where) for row in rows])
+        found = self.word_log_probs(model, [self.readings(row.fields["words"], where=row.where) for row in rows])
         guessed = [self._tags(one, len(tags)) for one, tags in zip(found, wanted, strict=True)]
         truth = [[self.labels[tag] for tag in tags] for tags in wanted]
         losses = [-one[word][tags[word]] for one, tags in zip(found, wanted, strict=True) for word in one]

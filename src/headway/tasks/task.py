@@ -216,6 +216,10 @@ class Task(ABC):
 
     # --- inference
 
+    def read(self, value: Any, *, where: str) -> Example:
+        """The arrays of an input, without its target."""
+        raise InputError(f"task {self.name} has no method `read`, so its inputs cannot be shown")
+
     @abstractmethod
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """One prediction for each input."""

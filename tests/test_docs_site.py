@@ -50,7 +50,7 @@ def test_every_setting_is_in_the_reference(pages: dict[str, str]) -> None:
         for field in dataclasses.fields(kind):
             assert f"| `{field.name}` |" in text, field.name
     assert "| `clip` | `float` | `1.0` | largest global gradient norm; 0 = never clipped |" in text
-    assert "| `top_k` |" in text and "Sample among the k most probable tokens" in text  # of the option, not a comment
+    assert "| `top_k` |" in text and "Sample from the k most probable tokens" in text  # of the option, not a comment
     assert all(f"### {name}\n" in text for name in TASKS)
 
 

@@ -13,6 +13,7 @@ from headway import jobs
 from headway.cli import app
 from headway.errors import ConfigError
 from headway.jobs.calibrate import calibrate, minimum
+from headway.models.ensemble import members_of
 from headway.models.rehead import apply_temperature
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "task.vocab": 80, "eval_every": 0}
@@ -54,6 +55,18 @@ def test_a_run_is_fitted_on_what_it_held_out(subject: tuple[jobs.Trained, Path],
     told = CliRunner().invoke(app, ["calibrate", str(run.folder), str(tmp_path / "out")])
     assert told.exit_code == 0 and f"loss         {run.scores['loss']:.4f} → " in told.stdout
     assert "temperature  " in told.stdout
+
+
+def test_an_ensemble_is_divided_as_a_whole(tmp_path: Path) -> None:
+    settings = {name: value for name, value in SMALL.items() if name.startswith("model.")}
+    run = jobs.train("classify", out=tmp_path / "run", steps=2, settings=settings)
+    before = headway.load(run.folder).model
+    assert members_of(before)
+    found = calibrate(run.folder, tmp_path / "out")
+    asked = torch.randint(5, 60, (2, 9))
+    expected = before(asked).logits / found.temperature
+    torch.testing.assert_close(headway.load(tmp_path / "out").model(asked).logits, expected, atol=1e-4, rtol=1e-4)
+    assert found.after == pytest.approx(jobs.evaluate(tmp_path / "out")["loss"], abs=1e-4)
 
 
 @pytest.mark.parametrize("at", [-1.2, 0.0, 0.1, 0.7, 3.0])

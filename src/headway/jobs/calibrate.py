@@ -20,6 +20,7 @@ from headway.jobs.columns import Columns
 from headway.jobs.convert import new_folder, write_along
 from headway.jobs.inference import evaluation_data, held_out
 from headway.jobs.run_folder import Paths
+from headway.models.ensemble import members_of
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
 
@@ -52,7 +53,7 @@ def calibrate(
     a run folder, on the held-out part of the run."""
     folder, target = resolve(model), new_folder(out)
     bundle = load(folder)
-    head = logit_head(bundle.model)
+    head = bundle.model if members_of(bundle.model) else logit_head(bundle.model)  # the logits of an ensemble are a sum
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: the weights are int8; calibrate the model before conversion, then convert")
     task = bundle.find_task()

@@ -24,7 +24,7 @@ TEXTS = ["one short text", "and a second one, rather longer than the first", "th
 def folder(tmp_path: Path) -> Path:
     tokenizer = Tokenizer.train(TEXTS, kind="wordpiece", size=80)
     config = encoder(SIZE, "modern", vocab=len(tokenizer))
-    return Bundle(build(config), "headway", config, Processor(tokenizer)).save(tmp_path / "model")
+    return Bundle(build(config), "headway", Processor(tokenizer)).save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
@@ -80,14 +80,14 @@ def test_embedding_keeps_the_order_and_is_the_same_alone(folder: Path) -> None:
 
 def test_what_a_model_cannot_do_is_said(tmp_path: Path) -> None:
     config = decoder(SIZE, "modern", vocab=50, context=16)
-    bundle = Bundle(build(config), "headway", config)
+    bundle = Bundle(build(config), "headway")
     with pytest.raises(InputError, match="encoder"):
         bundle.embed(["a"])
     with pytest.raises(InputError, match="no tokenizer: give the ids"):
         bundle("a")
     headless = replace(config, head=None)
     with pytest.raises(InputError, match="not trained for a task"):
-        Bundle(build(headless), "headway", headless)("a")
+        Bundle(build(headless), "headway")("a")
     with pytest.raises(InputError, match="input_ids"):
         bundle.logits()
 
@@ -106,15 +106,15 @@ def test_labels_are_those_of_the_answers(tmp_path: Path) -> None:
     """A published tagger that does not name its labels, one that does, and a model that has none."""
     tokenizer = Tokenizer.train(TEXTS, kind="wordpiece", size=80)
     config = replace(encoder(SIZE, "modern", vocab=len(tokenizer)), head=TokenHeadConfig(3))
-    bundle = Bundle(build(config).eval(), "headway", config, Processor(tokenizer))
+    bundle = Bundle(build(config).eval(), "headway", Processor(tokenizer))
     assert bundle.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert set(bundle("one short text")["tags"]) <= set(bundle.labels)
-    named = Bundle(build(config).eval(), "headway", config, Processor(tokenizer))
+    named = Bundle(build(config).eval(), "headway", Processor(tokenizer))
     named.foreign = {"id2label": {"0": "O", "2": "PER", "1": "LOC"}}
     assert named.labels == ["O", "LOC", "PER"]
     with torch.no_grad():
         named.model.head.project.bias.copy_(torch.tensor([0.0, 0.0, 100.0]))
     assert [(e["type"], e["text"]) for e in named("one short text")["entities"]] == [("PER", "one short text")]
     language = encoder(SIZE, "modern", vocab=len(tokenizer))
-    plain = Bundle(build(language), "headway", language, foreign={"id2label": {"0": "LABEL_0", "1": "LABEL_1"}})
+    plain = Bundle(build(language), "headway", foreign={"id2label": {"0": "LABEL_0", "1": "LABEL_1"}})
     assert plain.labels == []

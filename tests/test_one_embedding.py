@@ -31,7 +31,7 @@ def saved(folder: Path, tokenizer: Tokenizer, *, pooling: str, normalize: bool) 
     """A random encoder with sentence-transformers files."""
     config = encoder(Size(width=32, layers=2, heads=2, dropout=0.0), "classic", vocab=len(tokenizer))
     torch.manual_seed(0)
-    Bundle(build(config).eval(), "headway", config, Processor(tokenizer)).save(folder)
+    Bundle(build(config).eval(), "headway", Processor(tokenizer)).save(folder)
     (folder / "checksums.json").unlink()  # of what is changed below
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] if normalize else [])]
     listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in modules]
@@ -84,7 +84,7 @@ def test_an_encoder_without_such_files_is_pooled_by_the_mean(tmp_path: Path, tok
 def test_an_encoder_trained_here_has_vectors_of_length_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
     config = encoder(Size(width=32, layers=2, heads=2, dropout=0.0), "classic", vocab=len(tokenizer))
     task = Embed(tokenizer)
-    folder = Bundle(build(config).eval(), "headway", config, Processor(tokenizer), task=task).save(tmp_path / "model")
+    folder = Bundle(build(config).eval(), "headway", Processor(tokenizer), task=task).save(tmp_path / "model")
     found = by_every_way(folder)
     torch.testing.assert_close(found["bundle"].norm(), torch.tensor(1.0))
     for name, vector in found.items():

@@ -172,7 +172,7 @@ def test_the_preprocessing_of_a_model_made_here_is_read_there(tmp_path: Path) ->
         ClassifyImage.scan(open_builtin(ClassifyImage.builtin, size=20).train()), tokenizer=None, options={"image": 16}
     )
     config = task.config(SMALL, "classic")
-    folder = Bundle(build(config), "headway", config, task.processor(Processor()), task=task).save(tmp_path / "run")
+    folder = Bundle(build(config), "headway", task.processor(Processor()), task=task).save(tmp_path / "run")
     picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (50, 70, 3), dtype=np.uint8))
     ours = headway.load(folder)
     assert ours.processor.image == task.image_processor and ours.find_task().image_processor == task.image_processor

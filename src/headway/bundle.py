@@ -35,6 +35,7 @@ from headway.files import is_present
 from headway.generation.defaults import FILE as GENERATION_FILE
 from headway.generation.defaults import KEYS as GENERATION_KEYS
 from headway.generation.defaults import GenerationDefaults, read_defaults
+from headway.kinds.predictions import VectorPrediction
 from headway.models.build import Model, build, tensor_names
 from headway.models.config import ModelConfig, layer_count
 from headway.models.dropout_rates import dropout_rates, with_dropout
@@ -55,7 +56,6 @@ ADAPTER_FILE = "adapter_config.json"  # of a folder in the layout of PEFT, which
 class Bundle:
     model: Model
     family: str
-    config: ModelConfig
     processor: Processor = field(default_factory=Processor)
     folder: Path | None = None
     foreign: dict[str, Any] = field(default_factory=dict)  # the config.json it was loaded with
@@ -80,6 +80,10 @@ class Bundle:
         from headway.pickling import saved_files, unpickled
 
         return unpickled, (saved_files(self), self.folder, str(self.device))
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.model.config
 
     @property
     def weights(self) -> str:
@@ -160,8 +164,8 @@ class Bundle:
         tokenizer = self.processor.require_tokenizer("embed")
         from headway.tasks.embed import Embed
 
-        task = self.task
-        if not isinstance(task, Embed):
+        task: Any = self.task
+        if task is None or not isinstance(task.prediction_kind, VectorPrediction):
             task = Embed.from_sentence_settings(tokenizer, self.sentence, max_length=self.model.max_length)
         truncation = TruncationCounter(overflow, InputError)
         ids = task.encode(texts, truncation=truncation)
@@ -325,7 +329,7 @@ def load(
         from headway.tasks.vectors import Vectors
 
         task, vectors = Vectors.from_words(*read_word2vec(Path(name)), lowercase=False)
-        return Bundle(cast(Any, vectors.to(device)), "headway", vectors.config, Processor(task.tokenizer), task=task)
+        return Bundle(cast(Any, vectors.to(device)), "headway", Processor(task.tokenizer), task=task)
     folder, options = resolve(name), {"dtype": dtype, "device": device, "weights": weights, "group": group}
     with verified(folder, verify=verify):
         if is_present(folder / ADAPTER_FILE) and not is_present(folder / "config.json"):
@@ -375,7 +379,7 @@ def _load(
     processor = Processor.load(folder, image_channels=model.image_channels, audio=model.inputs == "audio")
     if processor.tokenizer_error is not None:
         warnings.warn(printable(f"loaded without a tokenizer: {processor.tokenizer_error}"), stacklevel=2)
-    bundle = Bundle(model.eval(), kind.name, config, processor, task=saved_task(folder, processor.tokenizer))
+    bundle = Bundle(model.eval(), kind.name, processor, task=saved_task(folder, processor.tokenizer))
     if bundle.task is not None:
         bundle.task.use_processor(processor)
     bundle.set_folder(folder, foreign)

@@ -23,7 +23,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             parameter.copy_(torch.randn_like(parameter).mul_(0.3).bfloat16())
     out = {}
     for name, dtype in {"fp32": torch.float32, "bf16": torch.bfloat16}.items():
-        out[name] = Bundle(model.to(dtype), "headway", config).save(tmp_path_factory.mktemp("models") / name)
+        out[name] = Bundle(model.to(dtype), "headway").save(tmp_path_factory.mktemp("models") / name)
     return out
 
 

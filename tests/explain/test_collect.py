@@ -164,7 +164,7 @@ def test_biases_windows_and_groups(bias: str) -> None:
     model = build(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
-    found = collect(Bundle(model, "headway", config), [3, 1, 4, 1, 5, 9, 2, 6])
+    found = collect(Bundle(model, "headway"), [3, 1, 4, 1, 5, 9, 2, 6])
     assert check_numbers(found) == 2
     first = found.attention[0]
     assert (first.bias is not None) == (bias in ("alibi", "relative", "relative_key"))
@@ -174,7 +174,7 @@ def test_biases_windows_and_groups(bias: str) -> None:
 
 def test_a_model_without_a_tokenizer_takes_ids_and_rejects_others() -> None:
     config = decoder(Size(width=32, layers=1, heads=2, dropout=0.0), "classic", vocab=10, context=8)
-    made = Bundle(build(config), "headway", config)
+    made = Bundle(build(config), "headway")
     found = collect(made, "3, 1 4")
     assert headway.explain(made.model, [3, 1, 4]).story.attention[0].weights.shape == (2, 3, 3)
     assert [token.id for token in found.sequences["text"].tokens] == [3, 1, 4]
@@ -189,7 +189,7 @@ def test_a_model_without_a_tokenizer_takes_ids_and_rejects_others() -> None:
 
 def test_a_decoder_generates_until_its_context_is_full() -> None:
     config = decoder(Size(width=32, layers=2, heads=2, dropout=0.0), "classic", vocab=3, context=11)
-    made = Bundle(build(config).eval(), "headway", config)
+    made = Bundle(build(config).eval(), "headway")
     found = collect(made, "2 1 0 1 0 2")
     assert found.generation is not None
     steps = found.generation.steps

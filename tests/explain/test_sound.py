@@ -20,7 +20,7 @@ pytest.importorskip("soundfile", reason="the extra audio is not installed")
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
     task, model, _ = started("transcribe", rows=20, target_limit=6)
-    return Bundle(model.eval(), "headway", model.config, task.processor(Processor()), task=task)
+    return Bundle(model.eval(), "headway", task.processor(Processor()), task=task)
 
 
 def test_the_spectrogram_has_a_column_for_each_vector(bundle: Bundle, tmp_path: Path) -> None:

@@ -192,6 +192,6 @@ def test_labels_and_answers_are_told_apart_in_writing(labels: int, tmp_path: Pat
     for name, head in (("BertForTokenClassification", "classifier"), ("BertForQuestionAnswering", "qa_outputs")):
         kind = find("bert")
         config = kind.read(Keys({**BERT, "num_labels": labels}), name)
-        folder = Bundle(build(config), "bert", config).save(tmp_path / name)
+        folder = Bundle(build(config), "bert").save(tmp_path / name)
         assert json.loads((folder / "config.json").read_text())["architectures"] == [name]
         assert f"{head}.weight" in load_file(folder / "model.safetensors")

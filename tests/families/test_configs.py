@@ -78,7 +78,7 @@ def make(folder: Path, config: dict[str, Any]) -> Path:
     """A model folder with weights that fit `config`."""
     kind = find(config["model_type"])
     ours = kind.read(Keys(config), config["architectures"][0])
-    return Bundle(build(ours), kind.name, ours, foreign=config).save(folder)
+    return Bundle(build(ours), kind.name, foreign=config).save(folder)
 
 
 def change(folder: Path, **keys: Any) -> None:

@@ -36,7 +36,7 @@ def bundle(name: str, data: dict[str, Any]) -> Bundle:
     config = family.read(keys, family.architectures[0])
     keys.done()
     torch.manual_seed(0)
-    return Bundle(build(config).eval(), name, config, foreign=dict(data))
+    return Bundle(build(config).eval(), name, foreign=dict(data))
 
 
 def logits(opened: Bundle) -> torch.Tensor:

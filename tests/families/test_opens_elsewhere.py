@@ -74,7 +74,7 @@ def saved(case: Case) -> tuple[Path, ModelConfig]:
         optimizer.zero_grad()
         task.loss(model.train(), batch).total.backward()
         optimizer.step()
-    bundle = Bundle(model.eval(), "headway", model.config, task.processor(Processor()), task=task)
+    bundle = Bundle(model.eval(), "headway", task.processor(Processor()), task=task)
     return bundle.save(mkdtemp()), model.config
 
 

@@ -92,7 +92,7 @@ def test_explain_knows_where_the_patches_begin(options: dict[str, Any], first: i
         ClassifyImage.scan(rows), tokenizer=None, options={"image": 8, "patch": 4, **options}
     )
     config = task.config(SMALL, "modern")
-    bundle = Bundle(build(config), "headway", config, task.processor(Processor()), task=task)
+    bundle = Bundle(build(config), "headway", task.processor(Processor()), task=task)
     read = headway.explain(bundle, rows[1].fields["image"]).story.sequences["text"]
     assert read.picture is not None and read.picture.first == first and len(read.tokens) == first + 4
 

@@ -36,7 +36,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 def test_a_model_from_scratch_opens_in_the_reference_library(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     task, model, _ = started("generate", rows=24, architecture="xlnet")
-    saved = Bundle(model.eval(), "headway", model.config, task.processor(Processor()), task=task).save(tmp_path / "new")
+    saved = Bundle(model.eval(), "headway", task.processor(Processor()), task=task).save(tmp_path / "new")
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(saved, output_loading_info=True)
     assert type(theirs).__name__ == "XLNetLMHeadModel"
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -163,7 +163,7 @@ def test_another_head_makes_it_an_encoder(pair: Pair, tmp_path: Path) -> None:
     head = ClassifyHeadConfig(3, pool="last", dense="tanh", dropout=0.1, dense_dropout=False)
     model = with_head(pair.model, head).eval()
     assert isinstance(model, Encoder) and model.segments == 2
-    saved = Bundle(model, "xlnet", model.config, foreign=dict(pair.ours.foreign)).save(tmp_path / "labels")
+    saved = Bundle(model, "xlnet", foreign=dict(pair.ours.foreign)).save(tmp_path / "labels")
     reference, info = XLNetForSequenceClassification.from_pretrained(saved, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     ids, segments = torch.randint(5, 99, (2, 6)), torch.tensor([[0, 0, 0, 1, 1, 2]] * 2)

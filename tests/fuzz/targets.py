@@ -250,7 +250,7 @@ def _model_folder() -> dict[str, bytes]:
         kind = find("gpt2")
         ours = kind.read(Keys(config), config["architectures"][0])
         tokenizer = Tokenizer.train(["Ada met Charles in Leeds."], kind="wordpiece", size=60)
-        Bundle(build(ours), kind.name, ours, Processor(tokenizer), foreign=config).save(folder)
+        Bundle(build(ours), kind.name, Processor(tokenizer), foreign=config).save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.name != CHECKSUMS}
 
 

@@ -84,7 +84,8 @@ def test_the_limit_covers_the_texts_and_is_kept_if_given(start: Path, long: Data
     assert fitted.options["limit"] == bundle.find_task().length_limits()["text"]
     assert max(256, 0.9 * longest) < fitted.options["limit"] <= longest + 16 and "cover" in fitted.why["limit"]
     short, bundle = planned(start, dataset(300))
-    assert "limit" not in fit_budget(short, bundle, facts_of(short, dataset(300))).options  # the usual limit covers them
+    usual = fit_budget(short, bundle, facts_of(short, dataset(300)))
+    assert "limit" not in usual.options, "the usual limit covers them"
     plan, bundle = planned(start, data, settings={"task.limit": 20, "batch": 7, "lr": 0.5})
     fitted = fit_budget(plan, bundle, facts_of(plan, data))
     assert fitted.options["limit"] == 20 and (fitted.train["batch"], fitted.train["lr"]) == (7, 0.5)

@@ -24,7 +24,7 @@ def names_in(folder: Path) -> set[str]:
 def test_files_of_tokenizers_have_checksums(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(["a few words"], kind="wordpiece", size=80)
     config = encoder(Size(width=16, layers=1, heads=1), "modern", vocab=len(tokenizer))
-    Bundle(build(config), "headway", config, Processor(tokenizer)).save(tmp_path)
+    Bundle(build(config), "headway", Processor(tokenizer)).save(tmp_path)
     (tmp_path / CHECKSUMS).unlink()
     names = ["vocab.txt", "merges.txt", "spm.model", "source.spm", "sentencepiece.bpe.model"]
     for name in names:

@@ -29,7 +29,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def bundle_for(task: str, bundle: Bundle) -> Bundle:
     """A bundle whose task is another one: reading inputs needs no more of it."""
     other = find(task)(tokenizer=bundle.processor.tokenizer)  # type: ignore[arg-type]
-    return Bundle(bundle.model, bundle.family, bundle.config, bundle.processor, task=other)
+    return Bundle(bundle.model, bundle.family, bundle.processor, task=other)
 
 
 def lines(*rows: Any) -> str:

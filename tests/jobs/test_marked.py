@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("marked")
     task, model, data = started("detect", rows=20)
     processor = task.processor(Processor())
-    Bundle(model, "headway", model.config, processor, task=task).save(out / "model")  # type: ignore[arg-type]
+    Bundle(model, "headway", processor, task=task).save(out / "model")  # type: ignore[arg-type]
     rows = data.test()
     for name in ("a/one.png", "b/one.png"):
         (out / name).parent.mkdir()

@@ -112,7 +112,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = task.config(SMALL, "classic")
     model = build(config)
     initialise(model, "classic", seed=0)
-    Bundle(model, "headway", config, task.processor(Processor()), task=task).save(folder / "model")
+    Bundle(model, "headway", task.processor(Processor()), task=task).save(folder / "model")
     return folder
 
 

@@ -48,7 +48,7 @@ def untrained_translator() -> Bundle:
     assert tokenizer.bos_id is not None
     task = Translate(tokenizer, start_id=tokenizer.bos_id, architecture="gru-bahdanau", label_smoothing=0.0)
     config = task.config(Size(width=WIDTH, layers=1, heads=2, dropout=0.0), "modern")
-    return Bundle(build(config), "headway", config, task=task)
+    return Bundle(build(config), "headway", task=task)
 
 
 @pytest.fixture(scope="module")

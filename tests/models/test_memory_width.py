@@ -76,7 +76,7 @@ def test_with_a_cache_as_without(model: Any, compiled: bool) -> None:
 
 
 def test_a_saved_model_opens(model: Any, tmp_path: Path) -> None:
-    Bundle(model.eval(), "headway", model.config).save(tmp_path / "model")
+    Bundle(model.eval(), "headway").save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert to_dict(again.config) == to_dict(model.config)
     source, target = ids(2, 6), ids(2, 4, seed=1)

@@ -94,7 +94,7 @@ def test_a_section_of_a_combined_file_is_read_and_written_back(tmp_path: Path) -
         ({"dither": 0.1}, "dither: expected 0, got 0.1"),
         ({"hop_length": 0}, "hop_length: expected a whole number from 1"),
         ({"sampling_rate": "16k"}, "sampling_rate: expected"),
-        ({"normalize_loudness": True}, "normalize_loudness is True, a step of preprocessing that Headway does not have"),
+        ({"normalize_loudness": True}, "normalize_loudness is True, a step of preprocessing"),
     ],
 )
 def test_what_is_not_done_is_refused(wrong: dict[str, Any], message: str) -> None:

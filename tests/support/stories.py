@@ -18,7 +18,7 @@ def bundle(name: str, *, rows: int = 40, **options: Any) -> Bundle:
     for parameter in model.parameters():
         if not parameter.any():  # zero at initialisation, so it would have no effect
             torch.nn.init.normal_(parameter, std=0.2)
-    return Bundle(model, "headway", model.config, Processor(task.tokenizer), None, {}, task)
+    return Bundle(model, "headway", Processor(task.tokenizer), None, {}, task)
 
 
 def computed_weights(each: story.Attention) -> np.ndarray:

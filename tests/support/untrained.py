@@ -48,4 +48,4 @@ def _saved(task: Task, folder: Path) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)  # logits that differ
-    return Bundle(model, "headway", config, task.processor(Processor()), task=task).save(folder)
+    return Bundle(model, "headway", task.processor(Processor()), task=task).save(folder)

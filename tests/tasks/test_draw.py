@@ -215,7 +215,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("draw") / "run"
     task = begun(rows(colours=True))
     model = untrained(task)
-    return Bundle(model, "headway", model.config, task.processor(Processor()), task=task).save(target)
+    return Bundle(model, "headway", task.processor(Processor()), task=task).save(target)
 
 
 def test_run_writes_a_picture_a_sheet_or_a_strip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

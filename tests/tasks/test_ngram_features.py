@@ -329,7 +329,7 @@ def small_bert(folder: Path, processor: Processor) -> Path:
     vocab = len(processor.require_tokenizer("a test"))
     keys = {"vocab_size": vocab, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = find("bert").read(Keys({**keys, "intermediate_size": 32}), "BertModel")
-    return Bundle(build(config), "bert", config, processor).save(folder)
+    return Bundle(build(config), "bert", processor).save(folder)
 
 
 def test_the_run_says_what_each_part_is_worth(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.task_run import SMALL, started
+from support.task_run import started
 
 import headway
 from headway.bundle import Bundle
@@ -32,7 +32,7 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     task, model, _ = started("chat", rows=60, context=64, vocab=400)
     folder = tmp_path_factory.mktemp("chat")
-    Bundle(model, "headway", task.config(SMALL, "modern"), task.processor(Processor()), task=task).save(folder)
+    Bundle(model, "headway", task.processor(Processor()), task=task).save(folder)
     return folder
 
 
@@ -164,7 +164,12 @@ def test_the_reference_is_computed_once_and_stored(chat_model: Path, pairs: Path
 
 def test_a_resumed_run_is_the_same_run(chat_model: Path, pairs: Path, tmp_path: Path) -> None:
     whole = headway.train(
-        "chat", pairs, start=chat_model, out=tmp_path / "whole", steps=4, settings=settings(save_every=2, keep_states=True)
+        "chat",
+        pairs,
+        start=chat_model,
+        out=tmp_path / "whole",
+        steps=4,
+        settings=settings(save_every=2, keep_states=True),
     )
     shutil.copytree(tmp_path / "whole", tmp_path / "part")
     first, last = sorted((tmp_path / "part/training").glob("state-*"))

@@ -68,7 +68,7 @@ def test_a_task_starts_from_it(family: str, name: str, tmp_path: Path) -> None:
         value = f"the {task.mask} of a name" if name == "fill" else "the name of"
     more = {"max_new_tokens": 4, "temperature": 0.0} if name == "generate" else {}
     found = task.predict(model.eval(), [value], **more)
-    bundle = Bundle(model, family, model.config, Processor(task.tokenizer), foreign=keys, task=task)
+    bundle = Bundle(model, family, Processor(task.tokenizer), foreign=keys, task=task)
     again = headway.load(bundle.save(tmp_path / "saved"))
     assert again.family == family
     assert rounded(again.task.predict(again.model, [value], **more)) == rounded(found)

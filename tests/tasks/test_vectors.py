@@ -106,7 +106,8 @@ def test_messages_name_what_is_wrong(run: Path) -> None:
 
 def test_a_finished_run_is_extended_by_resume(run: Path) -> None:
     (run / "corpus.txt").touch()
-    short = ["train", "vectors", "corpus.txt", "--set", "dimensions=8", "--set", "threads=1", "--keep-states", "--out", "short"]
+    small = ["--set", "dimensions=8", "--set", "threads=1"]
+    short = ["train", "vectors", "corpus.txt", *small, "--keep-states", "--out", "short"]
     assert headway(*short, "--epochs", "2", cwd=run).returncode == 0
     more = headway("train", "vectors", "--resume", "--epochs", "4", "--out", "short", cwd=run)
     assert more.returncode == 0 and "trained 4 epochs" in more.stdout, more.stderr

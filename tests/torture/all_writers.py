@@ -101,7 +101,7 @@ def _bundle() -> Bundle:
     from support.writers import tiny_decoder
 
     model = tiny_decoder(12)
-    return Bundle(model, "headway", model.config)
+    return Bundle(model, "headway")
 
 
 def _save_bundle(folder: Path, text: str) -> str:

@@ -70,7 +70,7 @@ def explain(
     if isinstance(model, str | Path | Bundle):
         bundle = as_bundle(model, device=device)
     else:
-        bundle = Bundle(model, type(model).__name__, model.config)  # type: ignore[arg-type]
+        bundle = Bundle(model, type(model).__name__)  # type: ignore[arg-type]
     count = STEPS if steps is None else steps
     story = collect(bundle, given, against=against, layers=layers, first=first, last=last, steps=count)
     return Explanation(story)

@@ -21,8 +21,8 @@ def terms(name: str, value: Any) -> Any:
 class GlossarySettings:
     glossary: str | None = option(
         None,
-        "For translate: a file of terms, source and target with a tab between them, that every translation has where its "
-        "source has the term.",
+        "For translate: a file with a source term, a tab and its translation on each line. Where the source has a term, "
+        "the translation has it too.",
         terms,
         commands=("run",),
     )

@@ -97,9 +97,7 @@ def _bundle(path: Path, dims: dict[str, Any], tensors: Mapping[str, Tensor], *, 
     assign(model, state, dtype=None, device=torch.device("cpu"))
     stored = whisper_openai.generation_json(config, ids=ids, name=path.stem)
     processor = Processor(tokenizer, audio=AudioProcessor(bins=config.encoder.embedding.bins))
-    return Bundle(
-        model.eval(), FAMILY.name, config, processor, foreign=foreign, generation=GenerationDefaults(stored=stored)
-    )
+    return Bundle(model.eval(), FAMILY.name, processor, foreign=foreign, generation=GenerationDefaults(stored=stored))
 
 
 def rank_file_name(*, multilingual: bool) -> str:

@@ -163,7 +163,6 @@ def initial_bundle(plan: Plan, facts: Facts) -> Bundle:
         return Bundle(
             cast(Any, model),
             start.family,
-            cast(Any, model.config),
             task.processor(start.processor),
             foreign=foreign,
             task=task,
@@ -173,7 +172,7 @@ def initial_bundle(plan: Plan, facts: Facts) -> Bundle:
     config = task.config(plan.size(), recipe)
     model = build(config)
     initialise(model, recipe, seed=plan.settings().seed)
-    return Bundle(model, "headway", config, task.processor(Processor()), None, {}, task)
+    return Bundle(model, "headway", task.processor(Processor()), None, {}, task)
 
 
 def make_source(

@@ -270,7 +270,6 @@ def _run_plan(
         with use_ranks(world):
             for line in task.finish_training(bundle.model, data.valid()):
                 say(line)
-        bundle.config = bundle.model.config  # an ensemble's has its weights now
     if plan.lora:
         if result.exit_code == 0 and report is not None and plan.start is not None:
             save_lora(model, folder / ADAPTER, base=str(plan.start), rules=rules)

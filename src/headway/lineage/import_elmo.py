@@ -51,7 +51,7 @@ def import_elmo(folder: Path) -> Bundle:
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     tokenizer = CharacterTokenizer(config.embedding.longest)
-    return Bundle(cast(Any, model.eval()), "headway", config, Processor(tokenizer))
+    return Bundle(cast(Any, model.eval()), "headway", Processor(tokenizer))
 
 
 def read_hdf5(path: Path) -> Mapping[str, Tensor]:

@@ -114,7 +114,7 @@ def training_rows(plan: Plan, data: Dataset) -> Iterable[Row]:
 
 def new_bundle(task: Vectors, words: list[str]) -> Bundle:
     filled, model = Vectors.from_words(words, **task.to_dict())
-    return Bundle(cast(Any, model), "headway", model.config, Processor(filled.tokenizer), task=filled)
+    return Bundle(cast(Any, model), "headway", Processor(filled.tokenizer), task=filled)
 
 
 def kernel() -> tuple[TrainChunk, str]:

@@ -40,8 +40,6 @@ MODULE_NAMES = Check("an object with names of modules as keys", lambda names: al
 
 
 class HasModel(Protocol):
-    config: Any
-
     @property
     def model(self) -> Any: ...
 
@@ -163,7 +161,6 @@ def load_merged(folder: Path, load: Callable[[str], Adaptable]) -> Adaptable:
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error} (of {base})") from error
     merge_lora(bundle.model)
-    bundle.config = bundle.model.config
     return bundle
 
 

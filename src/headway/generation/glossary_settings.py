@@ -21,8 +21,8 @@ def terms(name: str, value: Any) -> Any:
 class GlossarySettings:
     glossary: str | None = option(
         None,
-        "For translate: a file with a source term, a tab and its translation on each line. Where the source has a term, "
-        "the translation has it too.",
+        "For translate: a file with a source term, a tab and its translation on each line. Where the source has a "
+        "term, the translation has it too.",
         terms,
         commands=("run",),
     )

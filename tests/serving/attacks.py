@@ -343,14 +343,14 @@ def unfinished(port: int, count: int, *, size: int = 32 * 2**20) -> list[socket.
     return out
 
 
-def in_chunks(port: int) -> bytes:
+def in_chunks(port: int, count: int = 1_000_000) -> bytes:
     """What is answered to chunks of one byte, which are sent as fast as they are taken."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=10)
     text = f"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
     with contextlib.closing(connection), contextlib.suppress(OSError):
         connection.sendall(text.encode())
-        for _ in range(100):
-            connection.sendall(b"1\r\n \r\n" * 10_000)
+        for _ in range(0, count, 10_000):
+            connection.sendall(b"1\r\n \r\n" * min(count, 10_000))
         return connection.recv(100)
     return b""
 
@@ -497,30 +497,31 @@ def connections(port: int, report: Report) -> None:
         connection.close()
 
 
-def main() -> int:
+def hostile_requests(rng: random.Random, folder: Path, *, seconds: float = 60) -> list[Report]:
+    """A server of small models, attacked with bodies for so long, then with connections."""
     from support import untrained
 
+    models = [untrained.language_model(folder / "language_model"), untrained.embedder(folder / "embedder")]
+    models.append(untrained.translator(folder / "translator"))
+    small = {"classify": {"vocab": 300}, "classify-image": {}, "transcribe": {"vocab": 300, "target_limit": 12}}
+    models += [untrained.of_task(name, folder / name, **given) for name, given in small.items()]
+    given = cases([model.name for model in models], rng, size=8 * 2**20)
+    with target(models, folder / "runs") as server:
+        first = attacked(server, lambda report: bodies(server.port, report, given, seconds=seconds))
+        second = ended(server, attacked(server, lambda report: connections(server.port, report)))
+    first.exit, first.children = second.exit, second.children
+    return [first, second]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ask", type=int, help="be the second client of this port")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        models = [untrained.language_model(folder / "language_model"), untrained.embedder(folder / "embedder")]
-        models.append(untrained.translator(folder / "translator"))
-        small = {"classify": {"vocab": 300}, "classify-image": {}, "transcribe": {"vocab": 300, "target_limit": 12}}
-        models += [untrained.of_task(name, folder / name, **given) for name, given in small.items()]
-        rng = random.Random(options.seed)
-        with target(models, folder / "runs") as server:
-            given = cases([model.name for model in models], rng, size=8 * 2**20)
-            report = attacked(server, lambda report: bodies(server.port, report, given, seconds=60 * options.minutes))
-            print(report.text(), flush=True)
-            other = attacked(server, lambda report: connections(server.port, report))
-            print(other.text(), flush=True)
-            found = ended(server, other).problems() + report.problems()[:0]
-            report.exit = other.exit
-            found += report.problems()
+        reports = hostile_requests(random.Random(options.seed), Path(made), seconds=60 * options.minutes)
+    print("\n\n".join(report.text() for report in reports))
+    found = [problem for report in reports for problem in report.problems()]
     print("FAILED: " + "; ".join(found) if found else "passed")
     return 1 if found else 0
 

@@ -13,11 +13,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+from serving import attacks
 from torture.faults import AT_ANY_CALL, FAULTS
 from torture.real_task import real_task
-from torture.trials import NotPossibleError
+from torture.trials import NotPossibleError, Trial
 
-ALL = {**FAULTS, **AT_ANY_CALL, "SIGKILL 20 times in a real task": real_task}
+
+def hostile_requests(stream: random.Random, folder: Path) -> Trial:
+    reports = attacks.hostile_requests(stream, folder)
+    for report in reports:
+        assert not (found := report.problems()), (found, report.text())
+    return Trial(times=sum(report.statuses.total() for report in reports))
+
+
+ALL = {
+    **FAULTS,
+    **AT_ANY_CALL,
+    "SIGKILL 20 times in a real task": real_task,
+    "hostile requests to a server": hostile_requests,
+}
 
 
 @dataclass

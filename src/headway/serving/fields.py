@@ -7,7 +7,7 @@ import asyncio
 import json
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Annotated, Any
@@ -96,8 +96,7 @@ def _unique(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise ApiError(400, f"an object of the body has {len(pairs):,} keys; at most {most:,}", code="invalid_json")
     out = dict(pairs)
     if len(out) < len(pairs):
-        seen = set[str]()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         param = twice[:80] if twice.isprintable() else None
         raise ApiError(400, f"{twice!r:.80} is given twice in one object of the body", param=param, code="invalid_json")
     return out

@@ -34,7 +34,6 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HEALTH = "/health"  # needs no key: orchestrators and load balancers ask it
 PROBES = (HEALTH, "/metrics")  # are answered however many requests there are
 FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
-TRIMMED = 2**20  # bytes of a body after which freed memory is returned to the system
 MEDIA = ("/models/", "/v1/audio/", "/studio/data/")  # paths that take pictures, sound and data files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
@@ -204,7 +203,7 @@ class Guard:
             counts[share.client] -= count
             if counts[share.client] <= 0:
                 del counts[share.client]
-        if share.bytes > TRIMMED and self._trim is None:
+        if share.bytes > self.limits.small_body_bytes and self._trim is None:
             self._trim = asyncio.get_running_loop().call_later(1, self._return_memory)
 
     def _return_memory(self) -> None:

@@ -24,10 +24,10 @@ class replaceable(Generic[P, R]):  # noqa: N801  a decorator
         self.faster, self.applies = faster, where
 
     @contextmanager
-    def replaced(self, faster: Callable[P, R], *, where: Callable[P, bool] | None = None) -> Iterator[None]:
+    def replaced(self, faster: Callable[P, R] | None, *, where: Callable[P, bool] | None = None) -> Iterator[None]:
         """As `replace`, within the context."""
         before = self.faster, self.applies
-        self.replace(faster, where=where)
+        self.faster, self.applies = faster, where
         try:
             yield
         finally:

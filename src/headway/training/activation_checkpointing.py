@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from headway.errors import ConfigError
+from headway.layers.linear import linear
 
 
 @contextmanager
@@ -33,6 +34,13 @@ def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
+        return checkpoint(
+            forward, *args, use_reentrant=False, preserve_rng_state=True, context_fn=_same_precision, **kwargs
+        )
 
     return run
+
+
+def _same_precision() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of the pass and of its recomputation, which comes when the pass's own precision has ended."""
+    return nullcontext(), linear.replaced(linear.faster, where=linear.applies)

@@ -4,13 +4,13 @@ the seed decides."""
 import pytest
 import torch
 
-from headway.engine.training.dropout import drop
+from headway.engine.training.dropout import Drop
 
 
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.5, 0.9])
 def test_share_and_expectation(p: float) -> None:
     x = torch.ones(400_003)  # not a multiple of eight
-    y = drop(x, p)
+    y = Drop.apply(x, p)
     share = (y == 0).float().mean().item()
     assert share == pytest.approx(round(p * 256) / 256, abs=0.004)
     assert y.mean().item() == pytest.approx(1.0, abs=0.02)
@@ -20,7 +20,7 @@ def test_share_and_expectation(p: float) -> None:
 
 
 def test_neighbours_are_independent() -> None:
-    kept = (drop(torch.ones(800_000), 0.5) > 0).float().view(-1, 8)
+    kept = (Drop.apply(torch.ones(800_000), 0.5) > 0).float().view(-1, 8)
     correlation = torch.corrcoef(kept.T)
     assert (correlation - torch.eye(8)).abs().max() < 0.02
 
@@ -28,8 +28,8 @@ def test_neighbours_are_independent() -> None:
 def test_the_seed_decides_and_gradients_follow_the_mask() -> None:
     x = torch.randn(3, 5, 7, requires_grad=True)
     torch.manual_seed(3)
-    first = drop(x, 0.3)
+    first = Drop.apply(x, 0.3)
     torch.manual_seed(3)
-    assert torch.equal(first, drop(x, 0.3))
+    assert torch.equal(first, Drop.apply(x, 0.3))
     first.sum().backward()
     assert torch.equal(x.grad == 0, first == 0)

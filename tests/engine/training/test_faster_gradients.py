@@ -187,5 +187,5 @@ def test_a_copied_model_has_the_same_function() -> None:
 
 def test_whoever_loads_or_trains_has_the_faster_functions(plain: None) -> None:
     assert not any(each.faster for each in ALL)
-    Bundle(nn.Identity(), "none", None)  # type: ignore[arg-type]
+    Bundle(nn.Identity(), "none")  # type: ignore[arg-type]
     assert all(each.faster for each in ALL)

@@ -1,5 +1,7 @@
 """Products of linear layers in bf16 on a CPU: sums in float32, rounded factors, forward and backward."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +9,9 @@ from torch import nn
 
 from headway.engine.training.precision import BLOCK, autocast, bf16_matmul
 from headway.layers.linear import Linear, linear
+from headway.models.build import build
+from headway.models.recipes import Size, encoder
+from headway.training.activation_checkpointing import checkpoint_blocks
 
 CPU = torch.device("cpu")
 
@@ -96,3 +101,16 @@ def test_hooks_see_the_values_that_are_computed():
     with bf16_matmul():
         out = nn.Sequential(layer)(x)
     assert seen[0] is out
+
+
+def test_checkpointed_blocks_are_recomputed_in_the_precision_of_the_pass():
+    def gradients(context) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model = build(encoder(Size(width=32, layers=2, heads=2, dropout=0.1), "modern", vocab=20)).train()
+        with context(model):
+            with autocast("bf16", CPU):
+                hidden = model(torch.arange(16).expand(8, -1)).hidden
+            return list(torch.autograd.grad(hidden.square().mean(), list(model.stack.parameters())))
+
+    kept, recomputed = gradients(nullcontext), gradients(checkpoint_blocks)
+    assert all(torch.equal(first, second) for first, second in zip(kept, recomputed, strict=True))

@@ -15,10 +15,10 @@ from headway.layers.rotary import rotate
 
 def install() -> None:
     """From now on they stand in for the plain functions, with the same values up to rounding; dropout draws others."""
-    drop.replace(dropout.drop, where=dropout.draws_bytes)
-    unit_rms.replace(gradients.unit_rms)
-    squared_relu.replace(gradients.squared_relu)
-    rotate.replace(gradients.rotate)
+    drop.replace(dropout.Drop.apply, where=dropout.draws_bytes)
+    unit_rms.replace(gradients.UnitRMS.apply)
+    squared_relu.replace(gradients.SquaredReLU.apply)
+    rotate.replace(gradients.Rotate.apply)
     attend_with_bias.replace(trained_bias.attend_with_bias, where=trained_bias.trains_bias)
-    scores_by_distance.replace(skew.scores_by_distance)
+    scores_by_distance.replace(skew.SkewedProduct.apply)
     all_steps.replace(projected_lstm.all_steps, where=projected_lstm.are_plain)

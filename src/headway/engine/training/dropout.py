@@ -11,10 +11,6 @@ from torch import Tensor
 LEVELS = 256
 
 
-def drop(x: Tensor, p: float) -> Tensor:
-    return _Drop.apply(x, p)
-
-
 def draws_bytes(x: Tensor, p: float) -> bool:
     """Whether a byte for each number decides; if not, torch's own dropout does."""
     return x.device.type == "cpu" and 0 < round(p * LEVELS) < LEVELS
@@ -32,7 +28,7 @@ def scaled(kept: Tensor, p: float, dtype: torch.dtype) -> Tensor:
     return kept.to(dtype).mul_(LEVELS / (LEVELS - round(p * LEVELS)))
 
 
-class _Drop(torch.autograd.Function):
+class Drop(torch.autograd.Function):
     """Keeps a byte for each number."""
 
     @staticmethod

@@ -9,11 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def unit_rms(x: Tensor, eps: float) -> Tensor:
-    return _UnitRMS.apply(x, eps)
-
-
-class _UnitRMS(torch.autograd.Function):
+class UnitRMS(torch.autograd.Function):
     """n = x / √(mean(x²) + eps); dx = (g − n · mean(g · n)) / √(…)."""
 
     @staticmethod
@@ -30,11 +26,7 @@ class _UnitRMS(torch.autograd.Function):
         return torch.addcmul(g, n, shared, value=-1) * scale, None
 
 
-def squared_relu(x: Tensor) -> Tensor:
-    return _SquaredReLU.apply(x)
-
-
-class _SquaredReLU(torch.autograd.Function):
+class SquaredReLU(torch.autograd.Function):
     """relu(x)²; its derivative is 2·relu(x), so one saved tensor is enough."""
 
     @staticmethod
@@ -49,15 +41,11 @@ class _SquaredReLU(torch.autograd.Function):
         return torch.addcmul(g.new_zeros(()), g, positive, value=2)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return _Rotate.apply(x, cos, sin, 1.0)
-
-
-class _Rotate(torch.autograd.Function):
+class Rotate(torch.autograd.Function):
     """The gradient is rotated by the negative angle."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, sign: float = 1.0) -> Tensor:
         ctx.save_for_backward(cos, sin)
         ctx.sign = sign
         half = cos.shape[-1]
@@ -70,4 +58,4 @@ class _Rotate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Rotate.apply(g, *ctx.saved_tensors, -ctx.sign), None, None, None
+        return Rotate.apply(g, *ctx.saved_tensors, -ctx.sign), None, None, None

@@ -17,11 +17,7 @@ from headway.layers.relative import by_head, flat
 BLOCK = 32  # tokens; fewer compute fewer products that are not read, in more and smaller matrix products
 
 
-def scores_by_distance(x: Tensor, vectors: Tensor) -> Tensor:
-    return _SkewedProduct.apply(x, vectors)
-
-
-class _SkewedProduct(torch.autograd.Function):
+class SkewedProduct(torch.autograd.Function):
     """out[i, j] = x[i] · vectors[j − i + tokens − 1]"""
 
     @staticmethod

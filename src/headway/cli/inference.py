@@ -120,6 +120,7 @@ def options_of_others(arguments: list[str]) -> tuple[str, set[str]] | None:
     """The options of `run` that a model on the command line does not have."""
     from headway.bundle import load
     from headway.errors import HeadwayError
+    from headway.lineage.word2vec_files import gives_word_vectors
 
     model = next((each for each in arguments if Path(each, "config.json").is_file()), None)
     if model is None:
@@ -131,7 +132,7 @@ def options_of_others(arguments: list[str]) -> tuple[str, set[str]] | None:
         return None
     kind, kept = task.prediction_kind, set(options_of(task))
     kept |= {"complete", "top"} if kind.generates and not bundle.model.reads_source else set()
-    kept |= {"picture"} if task.name == "vectors" else set()
+    kept |= {"picture"} if gives_word_vectors(task) else set()
     kept -= set() if kind.generates or isinstance(kind, PicturePrediction) else {"n"}
     line = f"These are the options of {printable(model)} ({task.name}); `headway run --help` shows those of all models."
     return line, {*names_for("run"), "complete", "top", "picture"} - kept

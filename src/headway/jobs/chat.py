@@ -15,7 +15,6 @@ from headway.generation import GenerationSettings, Token, generate
 from headway.models.protocol import Model
 from headway.preprocess.chat import PLAIN_STOPS, chat_ids, turn_ends
 from headway.preprocess.text import Tokenizer
-from headway.tasks.generate import Generate
 from headway.tasks.generation import settings_from
 
 MAX_ANSWER = 512  # default of max_new_tokens
@@ -36,7 +35,7 @@ class Conversation:
         self.notify = notify
         self.context = self.model.max_context
         self.window = options.get("overflow") == "window"
-        self.bos = not isinstance(bundle.task, Generate) or bundle.task.wrapped
+        self.bos = bundle.find_task().input_kind.special_tokens
         self.set_system(system)
         self.messages: list[dict[str, str]] = []
         stops = () if self.tokenizer.chat_template else PLAIN_STOPS

@@ -7,7 +7,6 @@ from pathlib import Path
 from headway.bundle import Bundle, as_bundle
 from headway.errors import InputError, with_article
 from headway.generation.next_words import NextWord, next_words
-from headway.tasks.generate import Generate
 
 
 def complete(model: str | Path | Bundle, text: str, *, top: int = 5, device: str | None = None) -> list[NextWord]:
@@ -19,9 +18,8 @@ def complete(model: str | Path | Bundle, text: str, *, top: int = 5, device: str
             "completion needs a decoder with a language-model head (GPT-like); this model is "
             f"{with_article(bundle.model.shape)}"
         )
-    tokenizer, task = bundle.processor.require_tokenizer("completion"), bundle.find_task()
-    special = task.wrapped if isinstance(task, Generate) else True
-    ids = tokenizer.encode(text, special=special)
+    tokenizer = bundle.processor.require_tokenizer("completion")
+    ids = tokenizer.encode(text, special=bundle.find_task().input_kind.special_tokens)
     if ids and ids[-1] == tokenizer.eos_id:
         ids = ids[:-1]
     if not ids:

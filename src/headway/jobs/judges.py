@@ -18,6 +18,8 @@ from headway.data.dataset import Dataset
 from headway.data.row import Row
 from headway.data.split import input_hash
 from headway.errors import InputError
+from headway.kinds.inputs import PictureInput
+from headway.kinds.predictions import LabelPrediction
 from headway.preprocess.image import to_picture
 from headway.tasks.distributed import world_size
 from headway.tasks.draw_scores import Classifier, Pictures, Sizes, label_scores, labels_of, nearest_scores
@@ -45,7 +47,8 @@ class TrainedClassifiers:
     def real(self) -> Classifier:
         if self.judge is not None:
             bundle = load(self.judge)
-            if bundle.find_task().name != "classify-image":
+            task = bundle.find_task()
+            if not (isinstance(task.input_kind, PictureInput) and isinstance(task.prediction_kind, LabelPrediction)):
                 raise InputError(f"--judge {self.judge}: a model of task classify-image is needed")
             return _classifier(bundle)
         kept = None if self.folder is None else self.folder / "training" / FOLDER

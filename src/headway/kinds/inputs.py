@@ -27,6 +27,7 @@ class InputKind:
     columns: tuple[str, ...] = ("text",)  # fields of a row that an input is made of
     example: str = "Some text"  # on the command line
     alone: tuple[str, ...] = ()  # fields of which one is enough, where the table has no other; best first
+    special_tokens: bool = True  # the tokenizer's own are put around a text; not around one that is continued as it is
 
     is_file: ClassVar[bool] = False
 

@@ -210,7 +210,7 @@ def predicted_text(task: Task, model: Any, sample: Any) -> str:
 
 def sample_input(task: Task, row: Row) -> Any:
     """The input that every model is given as it learns."""
-    return row.fields["text"][:60] if task.name == "generate" else task.model_input(row)
+    return row.fields["text"][:60] if task.stream else task.model_input(row)
 
 
 def train_in_process(plan: Plan, folder: Path, *, say: Say, label: str) -> None:

@@ -127,7 +127,7 @@ def alignment(bundle: Bundle, task: Task, row: Row) -> dict[str, Any] | None:
 
 def prediction_speed(task: Task, model: Model, rows: Sequence[Row]) -> dict[str, float]:
     """Predictions a second, and for generated texts tokens a second."""
-    if task.name == "generate":
+    if task.stream:
         inputs, options = [row.fields["text"][:60] for row in rows[:8]] or ["a"], {"max_new_tokens": 50}
     else:
         inputs, options = [task.model_input(row) for row in rows[:SPEED_INPUTS]], {}

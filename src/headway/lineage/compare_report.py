@@ -18,6 +18,7 @@ from headway.jobs.compare_scores import standings
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan
 from headway.jobs.run_folder import read_run_json, run_file
+from headway.kinds.predictions import EntitiesPrediction, TextPrediction
 from headway.kinds.scores import LOWER_IS_BETTER
 from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
 from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
@@ -27,6 +28,7 @@ from headway.tasks.counts import Counts, by_length
 from headway.tasks.task import Task
 
 JSON, PAGE = "report.json", "report.html"
+SEQUENCES = (TextPrediction, EntitiesPrediction)  # predictions with an output for each token
 
 
 def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def measure(runs: Sequence[Run]) -> dict[str, Any]:
         models[name] |= {
             "width": run.contender.size.width,
             "cost": cost_by_length(bundle.model),
-            "gradient": gradient_by_distance(bundle.model) if task.name in ("generate", "translate", "tag") else [],
+            "gradient": gradient_by_distance(bundle.model) if isinstance(task.prediction_kind, SEQUENCES) else [],
             "alignment": alignment(bundle, task, rows[0]),
             "speed": prediction_speed(task, bundle.model, rows),
             "seen": (read_run_json(run.folder, WATCHED) or {}).get("seen", []),

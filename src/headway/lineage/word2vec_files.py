@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,10 @@ from headway.bundle import Bundle, load
 from headway.checkpoints.word2vec import read_word2vec, save_word2vec
 from headway.errors import InputError
 from headway.inspect.pictures import draw_points
+from headway.kinds.inputs import MarkedInput
+from headway.kinds.predictions import NeighboursPrediction
 from headway.tasks.context_vectors import ContextVectors
+from headway.tasks.task import Task
 from headway.tasks.vectors import Vectors
 from headway.tasks.word_expressions import parse_expression
 
@@ -55,9 +58,14 @@ def export_word2vec(model: str | Path | Bundle, path: str | Path) -> Export:
 
 def vectors_task(bundle: Bundle) -> Vectors:
     task = bundle.find_task()
-    if not isinstance(task, Vectors):
+    if not gives_word_vectors(task):
         raise InputError(f"word vectors are needed (task vectors); this model is for task {task.name}")
-    return task
+    return cast(Vectors, task)
+
+
+def gives_word_vectors(task: Task) -> bool:
+    """Of words by themselves, or of a marked word in its context."""
+    return isinstance(task.prediction_kind, NeighboursPrediction) or isinstance(task.input_kind, MarkedInput)
 
 
 @torch.no_grad()
@@ -65,8 +73,8 @@ def picture_words(bundle: Bundle, given: Sequence[Any], path: Path) -> str:
     """Draws words in the two directions in which their vectors differ most (PCA): the given ones, each with its
     nearest; else the most frequent. Returns what was drawn, in words."""
     task = vectors_task(bundle)
-    if isinstance(task, ContextVectors):
-        return _picture_contexts(bundle, task, given, path)
+    if isinstance(task.input_kind, MarkedInput):
+        return _picture_contexts(bundle, cast(ContextVectors, task), given, path)
     if not given:
         names, groups = task.words[:MOST_FREQUENT], [0] * min(MOST_FREQUENT, len(task.words))
     else:

@@ -21,6 +21,7 @@ from headway.data.dataset import RowReader
 from headway.data.facts import Facts
 from headway.data.read import Row
 from headway.errors import ConfigError
+from headway.kinds.inputs import InputKind, TextInput
 from headway.kinds.predictions import PredictionKind, TextPrediction
 from headway.models import recipes
 from headway.models.config import ModelConfig
@@ -57,6 +58,10 @@ class Generate(Task):
     wrapped: bool = False  # prompts get the tokenizer's special tokens (<s>); the training text does not
     architecture: TextModel | Literal["xlnet"] = "transformer"
     carry: bool = True  # a recurrent model reads the windows of a text in order and keeps its state between them
+
+    @property
+    def input_kind(self) -> InputKind:  # type: ignore[override]
+        return TextInput(special_tokens=self.wrapped)
 
     @classmethod
     def train_defaults(cls, recipe: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from headway.serving.prediction_worker import PredictionWorker
 from headway.serving.predictions import predict
 from headway.serving.turns import Turns
 from headway.serving.worker import Worker, characters
-from headway.tasks.generate import Generate
 from headway.tasks.generation import settings_from
 from headway.tasks.task import Task
 
@@ -93,9 +92,7 @@ class Served:
         self.check_length(text)
         if self.model.reads_source:
             return self.task.source_ids(text, where="prompt")  # type: ignore[attr-defined]
-        if isinstance(self.task, Generate):
-            return self.task.prompt(text)
-        return self.tokenizer.encode(text) or [self.tokenizer.bos_id or 0]
+        return self.tokenizer.encode(text, special=self.task.input_kind.special_tokens) or [self.tokenizer.bos_id or 0]
 
     def chat_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         if self.model.reads_source:
@@ -104,8 +101,7 @@ class Served:
                 param="model",
             )  # fmt: skip
         self.check_length(messages)
-        bos = not isinstance(self.bundle.task, Generate) or self.bundle.task.wrapped
-        return chat_ids(self.tokenizer, messages, bos=bos)
+        return chat_ids(self.tokenizer, messages, bos=self.task.input_kind.special_tokens)
 
     @property
     def plain_chat(self) -> bool:

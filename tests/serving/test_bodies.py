@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from serving.attacks import head, in_chunks, routes, silent
 from support.server import Running, running
@@ -19,7 +20,7 @@ from support.server import Running, running
 from headway.serving import fields, server
 from headway.serving.api_errors import ApiError
 from headway.serving.app import MODULES
-from headway.serving.exchange import PLACE, Place, in_thread
+from headway.serving.exchange import PLACE, LargeAnswer, Place, in_thread
 from headway.serving.fair_queue import FairTurns
 from headway.serving.limits import Limits
 from headway.serving.prediction_worker import PredictionTicket
@@ -288,3 +289,14 @@ def test_parameters_that_are_not_an_object_are_refused(tasks: Running) -> None:
     for given in ("x", 1, ["x"]):
         reply = tasks.post("/models/embedder", {"inputs": "hello", "parameters": given, "normalize": True})
         assert reply.status == 400 and reply.error["param"] in ("parameters", "normalize"), reply.body
+
+
+def test_a_large_answer_is_the_same_json() -> None:
+    values: list[Any] = [
+        [], {}, [[]], [{}], {"a": []}, [[0.1, 2], []], [{"a": [1, {"b": "\u00e9\n"}]}, 3, "x"], 1, "x",
+        {"a": {}, "b": [[1]], "c": None},
+    ]  # fmt: skip
+    for value in values:
+        assert json.loads(LargeAnswer(value).body) == value and LargeAnswer(value).body == JSONResponse(value).body
+    with pytest.raises(ValueError, match="JSON"):
+        LargeAnswer([[float("nan")]])

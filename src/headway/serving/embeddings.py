@@ -12,7 +12,7 @@ from pydantic import Field
 
 from headway.serving.answers import new_id
 from headway.serving.api_errors import ApiError
-from headway.serving.exchange import in_thread
+from headway.serving.exchange import LargeAnswer, in_thread
 from headway.serving.fields import Body, BoundedRoute, Ids, Ignored, Name, Text, Texts, Unsupported
 from headway.serving.inference import predict
 from headway.serving.served import TRUNCATE, Served
@@ -40,7 +40,7 @@ async def embeddings(request: Request, body: EmbeddingsBody) -> Any:
     packed = _base64 if body.encoding_format == "base64" else list
     data = [{"object": "embedding", "index": i, "embedding": packed(each)} for i, each in enumerate(vectors)]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return {"object": "list", "data": data, "model": body.model, "usage": usage}
+    return await in_thread(LargeAnswer, {"object": "list", "data": data, "model": body.model, "usage": usage})
 
 
 def _texts(given: Any) -> list[str]:
@@ -79,7 +79,8 @@ async def embed(request: Request, body: EmbedBody) -> Any:
     async with models.use(body.model or models.only("embed")) as served:
         served.require_task("embed")
         options: dict[str, Any] = {"normalize": body.normalize} | ({TRUNCATE: True} if body.truncate else {})
-        return await predict(request, served, _texts(body.inputs), options)
+        vectors = await predict(request, served, _texts(body.inputs), options)
+    return await in_thread(LargeAnswer, vectors)
 
 
 # ---------------------------------------------------------------------------------------- rerank

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -57,6 +57,27 @@ async def in_thread(
         if param and found.param is None:
             found.param = param
         raise found from error
+
+
+class LargeAnswer(JSONResponse):
+    """JSON that is made in a thread, as `in_thread(LargeAnswer, value)`, and list by list: one call for a thousand
+    vectors would keep the other threads waiting."""
+
+    def render(self, content: Any) -> bytes:
+        return "".join(_json_parts(content)).encode()
+
+
+def _json_parts(value: Any) -> Iterator[str]:
+    nested = isinstance(value, list) and value and isinstance(value[0], list | dict)
+    if not nested and not isinstance(value, dict):
+        yield json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return
+    named = isinstance(value, dict)
+    for number, each in enumerate(value):
+        yield "," if number else "{" if named else "["
+        yield from (json.dumps(each), ":") if named else ()
+        yield from _json_parts(value[each] if named else each)
+    yield ("}" if named else "]") if value else "{}"
 
 
 async def _ending(turn: AbstractAsyncContextManager[None], work: Awaitable[T]) -> T:

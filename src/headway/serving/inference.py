@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
-from headway.serving.exchange import all_results, client_of, in_thread
+from headway.serving.exchange import LargeAnswer, all_results, client_of, in_thread
 from headway.serving.explanations import Question
 from headway.serving.fields import BoundedRequest, BoundedRoute, validated
 from headway.serving.inference_shapes import SHAPES, InferenceBody, Shape
@@ -21,6 +21,7 @@ from headway.serving.prediction_worker import PredictionTicket
 from headway.serving.served import Served
 
 router = APIRouter(route_class=BoundedRoute)
+FEW = 8  # answers, which the event loop writes as JSON itself
 CHECKS: dict[str, Callable[..., bytes]] = {"image": check_picture, "audio": check_sound}
 SCHEMA = {
     "requestBody": {
@@ -65,7 +66,10 @@ async def infer(request: Request, name: str) -> Response:
             headers["X-Explain"] = request.app.state.explanations.keep(question)
     if shape.picture:
         return Response(answers[0], media_type="image/png", headers=headers)
-    return JSONResponse(shape.whole(answers, several), headers=headers)
+    whole = shape.whole(answers, several)
+    if len(answers) > FEW:
+        return await in_thread(LargeAnswer, whole, headers=headers)
+    return JSONResponse(whole, headers=headers)
 
 
 async def _body(request: Request, shape: Shape) -> InferenceBody:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from headway.serving.api_errors import ApiError
-from headway.serving.exchange import in_thread
+from headway.serving.exchange import LargeAnswer, in_thread
 from headway.serving.fields import Body, BoundedRoute, Id, Name, Text
 from headway.serving.served import Served
 
@@ -46,7 +45,7 @@ async def tokenize(request: Request, body: TokenizeBody) -> Any:
             if body.with_pieces:
                 pieces = zip(ids, tokenizer.tokens(ids), strict=True)
                 out["tokens"] = [{"id": id, "piece": piece} for id, piece in pieces]
-            return JSONResponse(out)
+            return LargeAnswer(out)
 
         return await in_thread(answer, param="content")
 

@@ -8,7 +8,7 @@ import torch
 from headway.errors import ConfigError
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import BlockConfig
-from headway.layers.box_prior import BoxPrior
+from headway.layers.boxes import BoxPrior
 from headway.layers.convnet import ConvNetConfig
 from headway.layers.embedded import Grid
 from headway.layers.feature_map import FeatureMapConfig

@@ -3,9 +3,9 @@
 import torch
 
 from headway.layers.patches import cut_patches, join_patches
-from headway.layers.time_embedding import TimeEmbedding
 from headway.models.build import build
 from headway.models.config import ModelConfig, to_dict
+from headway.models.flow import TimeEmbedding
 from headway.models.init import initialise
 from headway.models.recipes import Size, flow
 from headway.validation import from_dict

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from headway.layers.box_maths import overlaps, to_corners
+from headway.layers.boxes import overlaps, to_corners
 from headway.models.outputs import DetectionOutput, Detections
 from headway.tasks.detection_loss import Targets, assign, box_terms, denoising_loss, detection_loss, match, varifocal
 

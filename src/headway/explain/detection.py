@@ -22,7 +22,7 @@ from headway.explain.facts import facts, kind_of, name_of
 from headway.explain.model_map import AttentionInfo, StackInfo, attentions
 from headway.explain.size_budget import CANDIDATE, Sizes, select_layers
 from headway.inspect import record, record_contexts
-from headway.layers.box_maths import to_corners
+from headway.layers.boxes import to_corners
 from headway.models.outputs import DetectionOutput
 from headway.preprocess.draw_boxes import draw_boxes
 from headway.preprocess.image import stored_image

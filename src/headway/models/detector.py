@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.layers import masks
-from headway.layers.box_maths import overlaps, to_corners
-from headway.layers.box_prior import BoxPrior
+from headway.layers.boxes import BoxPrior, overlaps, to_corners
 from headway.layers.embedded import Embedded
 from headway.layers.feature_map import sine_vectors
 from headway.layers.linear import Linear, TokenTable

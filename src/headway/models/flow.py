@@ -11,13 +11,29 @@ from torch import Tensor, nn
 
 from headway.layers.linear import Linear
 from headway.layers.patches import join_patches
-from headway.layers.time_embedding import TimeEmbedding
+from headway.layers.positions import sinusoids
 from headway.models.config import DenoiserConfig, FlowConfig
 from headway.models.encoder import Encoder
 from headway.models.heads import pool
 from headway.models.outputs import Output
 from headway.models.protocol import HeadKind, Inputs, Model, Part
 from headway.models.stack import Stack
+
+TIME_SCALE = 1000.0  # times are spread over the positions that sinusoids tell apart
+TIME_FREQUENCIES = 128
+
+
+class TimeEmbedding(nn.Module):
+    """A time from 0 to 1 as a vector: sinusoids through two linear layers (Ho et al. 2020; Peebles & Xie 2023)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.up = Linear(TIME_FREQUENCIES, width)
+        self.down = Linear(width, width)
+
+    def forward(self, time: Tensor) -> Tensor:  # (batch,) → (batch, width)
+        waves = sinusoids(time * TIME_SCALE, TIME_FREQUENCIES, layout="halves").to(self.up.weight.dtype)
+        return self.down(nn.functional.silu(self.up(waves)))
 
 
 class VelocityHead(nn.Module):

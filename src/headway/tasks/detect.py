@@ -23,7 +23,7 @@ from headway.errors import ConfigError, DataError
 from headway.generation.box_settings import threshold_of
 from headway.kinds.inputs import InputKind, PictureInput
 from headway.kinds.predictions import BoxesPrediction, PredictionKind
-from headway.layers.box_maths import to_corners
+from headway.layers.boxes import to_corners
 from headway.models import recipes
 from headway.models.config import AnchorConfig, ModelConfig
 from headway.models.outputs import DetectionOutput

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.layers.box_maths import overlaps, to_corners
+from headway.layers.boxes import overlaps, to_corners
 from headway.models.outputs import DetectionOutput, Detections
 
 CLASS, L1, GIOU = 2.0, 5.0, 2.0  # costs of the matching; the last two are also weights of the loss

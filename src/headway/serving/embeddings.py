@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from headway.kinds.predictions import VectorPrediction
 from headway.serving.answers import new_id
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import LargeAnswer, in_thread
@@ -132,9 +133,9 @@ async def rerank(request: Request, body: RerankBody) -> Any:
 
 
 async def relevance(request: Request, served: Served, query: str, documents: Sequence[str]) -> list[float]:
-    if served.task.name == "classify":
-        return await _pair_scores(request, served, query, documents)
     served.require_task("embed", "classify")
+    if not isinstance(served.task.prediction_kind, VectorPrediction):
+        return await _pair_scores(request, served, query, documents)
     first, *rest = await predict(request, served, [query, *documents], {"normalize": True})
     return [(1 + float(np.dot(first, other))) / 2 for other in rest]
 

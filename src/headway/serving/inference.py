@@ -10,6 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from headway.kinds.inputs import ConversationInput
+from headway.kinds.predictions import VectorPrediction
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import LargeAnswer, all_results, client_of, in_thread
@@ -49,7 +51,7 @@ async def infer(request: Request, name: str) -> Response:
             raise ApiError(400, f"model {name!r} is for task {served.task.name}, which this route does not have")
         body = await _body(request, shape)
         options = await in_thread(_options, shape, served, body)
-        if served.task.name == "embed" and isinstance(body.inputs, dict):
+        if isinstance(served.task.prediction_kind, VectorPrediction) and isinstance(body.inputs, dict):
             return JSONResponse(await _similarities(request, served, body.inputs, options))
         if shape.media == "text":
             texts, several = _texts(shape, body.inputs, served)
@@ -129,7 +131,7 @@ async def predict(request: Request, served: Served, inputs: Sequence[Any], optio
 
 
 async def _generated(request: Request, served: Served, texts: Sequence[str], options: dict[str, Any]) -> list[str]:
-    chat = served.task.name == "chat"
+    chat = isinstance(served.task.input_kind, ConversationInput)
 
     def encode(text: str) -> list[int]:
         return served.chat_ids([{"role": "user", "content": text}]) if chat else served.prompt_ids(text)

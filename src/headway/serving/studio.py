@@ -11,6 +11,14 @@ from fastapi import APIRouter, Request, Response
 
 from headway import __version__
 from headway.errors import InputError
+from headway.kinds.inputs import PairInput
+from headway.kinds.predictions import (
+    LabelPrediction,
+    LabelSetPrediction,
+    NumberPrediction,
+    PicturePrediction,
+    WordsPrediction,
+)
 from headway.models.recipes import RECIPES, SIZES
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import all_results, client_of
@@ -79,6 +87,9 @@ async def studio(request: Request) -> Any:
     }
 
 
+CLASSES = (LabelPrediction, LabelSetPrediction, NumberPrediction)
+
+
 def studio_facts(entry: Entry) -> dict[str, Any]:
     """As /v1/models, and what an input of a loaded model may have."""
     out, served = model_facts(entry), entry.served
@@ -88,11 +99,11 @@ def studio_facts(entry: Entry) -> dict[str, Any]:
     labels = getattr(task, "labels", None)
     if labels:
         out["labels"] = [str(label) for label in labels][:MOST_LABELS]
-    if task.name == "classify":
-        out["pair"] = task.pair is not False
-    if task.name == "fill":
+    if isinstance(task.prediction_kind, CLASSES) and not task.input_kind.is_file:
+        out["pair"] = isinstance(task.input_kind, PairInput)
+    if isinstance(task.prediction_kind, WordsPrediction):
         out["mask"] = task.mask
-    if task.name == "draw":
+    if isinstance(task.prediction_kind, PicturePrediction):
         out["options"] = list(task.prediction_kind.options)
     if served.generates and served.model.reads_source:
         out["alignment"] = True

@@ -208,6 +208,27 @@ class Tag(Task):
     def _tags(self, found: dict[int, torch.Tensor], count: int) -> list[str]:
         return [self.labels[int(found[word].argmax())] if word in found else "O" for word in range(count)]
 
+    @torch.no_grad()
+    def entity_groups(self, model: Model, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+        """The entities of each text, with their characters and the mean probability of their tags."""
+        spans = [[match.span() for match in WORD.finditer(text)] for text in texts]
+        words = [[text[a:b] for a, b in own] for text, own in zip(texts, spans, strict=True)]
+        readings = [self.readings(own, where=f"input {number}") for number, own in enumerate(words, 1)]
+        out = []
+        for text, own, found in zip(texts, spans, self.word_log_probs(model, readings), strict=True):
+            best = [found[word].max(-1) if word in found else None for word in range(len(own))]
+            tags = repaired(["O" if each is None else self.labels[int(each.indices)] for each in best])
+            listed = []
+            for entity in entities(tags):
+                inside = [each.values for each in best[entity.start : entity.end] if each is not None]
+                start, end = own[entity.start][0], own[entity.end - 1][1]
+                score = float(torch.stack(inside).exp().mean()) if inside else 0.0
+                listed.append(
+                    {"entity_group": entity.type, "score": score, "word": text[start:end], "start": start, "end": end}
+                )
+            out.append(listed)
+        return out
+
     def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         return self.predictions(model, rows).scores()
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,15 +10,12 @@ import typer
 from headway.cli.app import app
 from headway.cli.generation_options import TEXT_OPTIONS, generation_options, names_for, use_of
 from headway.cli.help import fewer_options
-from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines, say_text
+from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines
 from headway.errors import InputError
-from headway.kinds.predictions import BoxesPrediction, PicturePrediction, PredictionKind, TranscriptPrediction
+from headway.kinds.predictions import PicturePrediction
 from headway.printable import printable
 
 if TYPE_CHECKING:
-    from headway.bundle import Bundle
-    from headway.data.truncation import TruncationCounter
-    from headway.distributed import World
     from headway.tasks.task import Task
 
 T = TypeVar("T")
@@ -35,11 +29,6 @@ def note_unfinished(model: str) -> None:
             f"note: the run in {model} has not finished, so these are its initial weights; "
             f"continue it with --resume --out {model}"
         )
-
-
-def note_truncation(lines: list[str]) -> None:
-    for line in lines:
-        note(f"note: {line}")
 
 
 @app.command()
@@ -102,7 +91,8 @@ def evaluate(
             )  # fmt: skip
     if not world.is_main:
         return
-    note_truncation(getattr(found, "truncated", []))
+    for line in getattr(found, "truncated", []):
+        note(f"note: {line}")
     if as_json:
         say_json(found.to_dict())
     else:
@@ -186,242 +176,28 @@ def run(
         from headway.lineage.word2vec_files import picture_words
 
         return say(picture_words(load(model, device=device), inputs or [], picture))
+    from headway.bundle import load
+    from headway.cli import answers
     from headway.jobs.inference import distributed
 
     if complete:
-        from headway.bundle import load
-        from headway.cli.completion import complete_all
-
         bundle = load(model, weights=weights, device=device)
-        texts = collect_inputs(bundle, inputs or [], file or [], reading=reading)
-        return complete_all(bundle, texts, top=top, as_json=as_json, options=generation)
+        texts = answers.collect_inputs(bundle, inputs or [], file or [], reading=reading)
+        return answers.complete_all(bundle, texts, top=top, as_json=as_json, options=generation)
     with distributed() as world:
-        predict_all(
-            model,
-            world,
-            inputs=inputs or [],
-            files=file or [],
-            out=out,
-            reading=reading,
-            weights=weights,
-            device=device,
-            as_json=as_json,
+        if world.is_main:
+            note_unfinished(model)
+        bundle = load(model, weights=weights, device=device)
+        refuse_other_options(bundle.find_task(), generation)
+        answers.answer_all(
+            bundle, world, inputs=inputs or [], files=file or [], out=out, reading=reading, as_json=as_json,
             options=generation,
-        )
-
-
-def predict_all(
-    model: str,
-    world: World,
-    *,
-    inputs: list[str],
-    files: list[Path],
-    out: Path | None,
-    reading: dict[str, Any],
-    weights: str | None,
-    device: str,
-    as_json: bool,
-    options: dict[str, Any],
-) -> None:
-    """Runs in every process of `world`; the main one reads the inputs and prints the answers."""
-    from headway.bundle import load
-    from headway.cli.output_files import fill_documents, takes_documents
-    from headway.cli.predictions_table import is_predictions_file, write_table
-
-    if world.is_main:
-        note_unfinished(model)
-    bundle = load(model, weights=weights, device=device)
-    task = bundle.find_task()
-    kind = task.prediction_kind
-    refuse_other_options(task, options)
-    if out is not None and is_predictions_file(out) and kind.tabular:
-        return write_table(bundle, world, inputs, files=files, out=out, reading=reading, options=options)
-    if takes_documents(task, files, out) and not inputs and not as_json:
-        return fill_documents(bundle, world, files, out=out, reading=reading, options=options)
-    texts = world.broadcast(world.run_on_main(lambda: collect_inputs(bundle, inputs, files, reading=reading)))
-    run_kind = RUN.get(type(kind), run_all)
-    run_kind(bundle, world, texts, out=out, as_json=as_json, options=options)
+        )  # fmt: skip
 
 
 def refuse_other_options(task: Task, options: dict[str, Any]) -> None:
     if other := next((name for name in options if name not in options_of(task)), None):
         raise InputError(f"task {task.name} does not {use_of(other)}, so --{other.replace('_', '-')} does not apply")
-
-
-def run_all(
-    bundle: Bundle,
-    world: World,
-    inputs: list[Any],
-    *,
-    out: Path | None,
-    as_json: bool,
-    options: dict[str, Any],
-    save: Callable[[Any, Any], tuple[Path, str]] | None = None,
-) -> None:
-    """A line for each answer; a single generated text is printed as it is generated. `save` writes a file for an answer
-    and says in words what is in it."""
-    from headway import jobs
-
-    kind = bundle.find_task().prediction_kind
-    if out is not None and save is None:
-        refuse_out(out, kind)
-    streamed = kind.generates and len(inputs) == 1 and not as_json and "n" not in options
-    if kind.generates:
-        options["details"] = True
-    if streamed:
-        options["on_text"] = lambda text: say_text(text, end="")
-    unmatched = 0
-    with bundle.find_task().count_truncation() as truncated:
-        answers = jobs.run(bundle, inputs, **options)
-        for given, answer in with_progress(answers, len(inputs)) if world.is_main else answers:
-            unmatched += kind.unmatched(answer)
-            if not world.is_main:
-                continue
-            file, words = save(given, answer) if save is not None else (None, "")
-            if as_json:
-                say_json({"input": given, "answer": answer} | ({} if file is None else {"file": str(file)}))
-            elif file is not None:
-                say_text(f"{printable(str(file))}: {words}")
-            elif isinstance(given, Path):  # a file: among several, its name says which
-                say_text(f"{printable(str(given))}\t{kind.line(answer)}")
-            else:
-                say_text("" if streamed else kind.line(answer))
-    lines = merged(truncated, world).summary()
-    if world.is_main:
-        note_truncation(lines)
-    if unmatched and world.is_main:
-        note(f"note: {unmatched} answers do not match the constraint because they were cut off; raise --max-new-tokens")
-    if unmatched:
-        raise typer.Exit(1)
-
-
-def refuse_out(out: Path, kind: PredictionKind) -> None:
-    also = ", or with --file a document of its kind" if kind.generates else ""
-    raise InputError(f"--out {out}: --out takes .csv, .jsonl or .parquet here{also}")
-
-
-def mark_all(
-    bundle: Bundle, world: World, pictures: list[Any], *, out: Path | None, as_json: bool, options: dict[str, Any]
-) -> None:
-    """With --out, the pictures with the boxes of what is found in them."""
-    from headway.jobs.marked import MarkedPictures, summary
-
-    pictures = expanded(pictures, bundle.find_task())
-    if out is None:
-        return run_all(bundle, world, pictures, out=None, as_json=as_json, options=options)
-    labels = bundle.find_task().labels  # type: ignore[attr-defined]
-    marked = MarkedPictures(out, count=len(pictures), labels=labels)
-
-    def save(given: Any, answer: Any) -> tuple[Path, str]:
-        return marked.save(given, answer), summary(answer)
-
-    run_all(bundle, world, pictures, out=out, as_json=as_json, options=options, save=save)
-
-
-def draw_all(
-    bundle: Bundle, world: World, captions: list[str], *, out: Path | None, as_json: bool, options: dict[str, Any]
-) -> None:
-    """Draws in every process; the main one writes the file."""
-    import secrets
-
-    from headway.jobs.pictures import draw, free_name
-
-    seed = world.broadcast(secrets.randbits(32))
-    with bundle.find_task().count_truncation() as truncated:
-        drawn = draw(bundle, captions, **{"seed": seed, **options})
-    lines = merged(truncated, world).summary()
-    if world.is_main:
-        file = drawn.save(out or free_name(Path("picture.png")))
-        say_json(drawn.to_dict(file)) if as_json else say(f"{file}: {drawn}")
-        note_truncation(lines)
-
-
-def transcribe_all(
-    bundle: Bundle, world: World, inputs: list[Any], *, out: Path | None, as_json: bool, options: dict[str, Any]
-) -> None:
-    """Transcribes in every process; the main one prints: one recording as it goes, several when they are done."""
-    from headway.cli.output_files import save_transcripts
-    from headway.jobs.transcripts import run_one, run_several
-
-    recordings = expanded(inputs, bundle.find_task())
-    if out is not None:
-        if as_json:
-            refuse_out(out, bundle.find_task().prediction_kind)
-        return save_transcripts(bundle, world, recordings, out=out, options=options)
-    form = options.pop("format", None)
-    if as_json or len(recordings) != 1:
-        for line in run_several(bundle, recordings, form="json" if as_json else form, **options):
-            if world.is_main:
-                say(line)
-        return
-    write = (lambda text: print(text, end="", flush=True)) if world.is_main else (lambda text: None)
-    with progress_bar(sys.stderr.isatty() and not sys.stdout.isatty()) as on_progress:
-        run_one(bundle, recordings[0], form=form or "txt", write=write, on_progress=on_progress, **options)
-
-
-# how answers of a kind are shown, where it is not a line each
-RUN: dict[type[PredictionKind], Callable[..., None]] = {
-    BoxesPrediction: mark_all,
-    PicturePrediction: draw_all,
-    TranscriptPrediction: transcribe_all,
-}
-
-
-@contextmanager
-def progress_bar(shown: bool) -> Iterator[Callable[[float, float], None] | None]:
-    """A function of the seconds done and all seconds that draws a bar on standard error."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        row = bar.add_task("transcribing", total=None)
-        yield lambda done, total: bar.update(row, completed=done, total=total)
-
-
-def merged(truncated: TruncationCounter, world: World) -> TruncationCounter:
-    """The counts of all processes, each of which runs on its own inputs."""
-    states = world.all_gather(truncated.state_dict())
-    for rank, state in enumerate(states):
-        if rank != world.rank:
-            truncated.merge(state)
-    return truncated
-
-
-def expanded(texts: list[Any], task: Task) -> list[Any]:
-    """The inputs, with those that a text stands for in its place: a folder for its files."""
-    return [each for text in texts for each in (task.input_kind.parse_all(text) if isinstance(text, str) else [text])]
-
-
-def collect_inputs(bundle: Bundle, given: list[str], files: list[Path], *, reading: dict[str, Any]) -> list[Any]:
-    """Those of the command line and the files; without any, the lines of standard input."""
-    from headway.jobs import read_inputs
-    from headway.jobs.inputs import refuse_file_names
-    from headway.jobs.pipes import regular_file
-
-    refuse_file_names(given, bundle.find_task())
-    if files:
-        with ExitStack() as stack:
-            paths = [stack.enter_context(regular_file(file)) for file in files]
-            return given + read_inputs(paths, bundle, **reading)
-    if given:
-        return given
-    if sys.stdin.isatty():
-        note("one input a line; Ctrl-D to finish")
-    return [line.rstrip("\n") for line in sys.stdin]
-
-
-def with_progress(items: Iterable[T], total: int) -> Iterator[T]:
-    """A progress bar at a terminal whose standard output goes elsewhere."""
-    if total <= 1 or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(items, total=total, description="running", console=Console(stderr=True))
 
 
 @app.command()

@@ -23,7 +23,7 @@ from headway.lineage import compare as job
 from headway.lineage import compare_measures
 from headway.lineage.compare import check_models
 from headway.lineage.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
-from headway.lineage.compare_page import page
+from headway.lineage.compare_page import comparison_page
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder, recurrent_decoder
@@ -98,7 +98,7 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
         "task": "translate", "score": "bleu", "order": ["<b>"], "models": {"<b>": model}, "verdict": "", "sample": "",
         "reference": "", "examples": 2, "minutes": 1.0,
     }  # fmt: skip
-    texts = re.findall(r'<img alt="([^"]*)"', page(report))
+    texts = re.findall(r'<img alt="([^"]*)"', comparison_page(report))
     assert texts[0] == "training loss against seconds, a line a model. Last values: &lt;b&gt; 0.5 at 2."
     assert texts[4] == "bleu against words of the input, a line a model. Last values: &lt;b&gt; 0.25 at 1–3."
     assert len(texts) == 6 and texts[-1].endswith("the largest weight of each row: the ← der, dog ← Hund.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Callable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from headway.printable import as_html, printable
+from headway.jobs.html_page import page, picture, section, table, text
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,17 +28,9 @@ WHY = {
     "gates are made to slow this down, and attention reaches every token in one step.",
     "Score against length": "Without attention the whole source must fit into one vector, whatever its length.",
 }
-STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;"
-    "background:#fff}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;text-align:right;"
-    "border-bottom:1px solid #ddd}"
-    "td:first-child,th:first-child{text-align:left}table.texts td{text-align:left}img{max-width:100%}p.why{color:#555}"
-    "code{white-space:pre-wrap}"
-)
 
 
-def page(report: dict[str, Any]) -> str:
+def comparison_page(report: dict[str, Any]) -> str:
     models = {name: report["models"][name] for name in report["order"]}
     pictures = {
         "Learning by time": _lines(models, _curves(0), x="seconds", y="training loss"),
@@ -57,15 +49,10 @@ def page(report: dict[str, Any]) -> str:
         )
     if any(model["by_length"] for model in models.values()):
         pictures["Score against length"] = _lines(models, _by_length, x="words of the input", y=report["score"])
-    sections = [_table(report), _as_learned(report)]
-    sections += [_section(title, WHY[title], picture) for title, picture in pictures.items()]
+    sections = [f"<p>{text(report['verdict'])}</p>", _scores(report), _as_learned(report)]
+    sections += [section(title, drawn, why=WHY[title]) for title, drawn in pictures.items()]
     sections += [_alignment(name, model["alignment"]) for name, model in models.items() if model.get("alignment")]
-    title = as_html(f"headway compare {report['task']}")
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
-        f"<p>{as_html(report['verdict'])}</p>{''.join(sections)}</html>"
-    )
+    return page(f"headway compare {report['task']}", sections)
 
 
 Points = tuple[list[Any], list[float]]
@@ -128,7 +115,7 @@ def _place(x: Any) -> str:
     return f"{x:,.4g}" if isinstance(x, int | float) else str(x)
 
 
-def _table(report: dict[str, Any]) -> str:
+def _scores(report: dict[str, Any]) -> str:
     head = (
         "model",
         report["score"],
@@ -143,44 +130,37 @@ def _table(report: dict[str, Any]) -> str:
     for name in report["order"]:
         model = report["models"][name]
         first = model["runs"][0]
-        cells = (
-            name,
-            f"{model['score']:.4g}",
-            f"{model['low']:.4g} – {model['high']:.4g}",
-            f"{model['parameters']:,}",
-            f"{first['steps']:,}",
-            "–" if first["speed"] is None else f"{first['speed']:,.0f}",
-            f"{model['speed']['tokens']:,.0f}" if "tokens" in model["speed"] else "–",
-            "–" if first["memory"] is None else f"{first['memory'] / 2**20:,.0f} MiB",
+        rows.append(
+            (
+                name,
+                f"{model['score']:.4g}",
+                f"{model['low']:.4g} – {model['high']:.4g}",
+                f"{model['parameters']:,}",
+                f"{first['steps']:,}",
+                "–" if first["speed"] is None else f"{first['speed']:,.0f}",
+                f"{model['speed']['tokens']:,.0f}" if "tokens" in model["speed"] else "–",
+                "–" if first["memory"] is None else f"{first['memory'] / 2**20:,.0f} MiB",
+            )
         )
-        rows.append("<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in cells) + "</tr>")
-    top = "<tr>" + "".join(f"<th>{as_html(cell)}</th>" for cell in head) + "</tr>"
     seeds = len(next(iter(report["models"].values()))["runs"])
     why = (
         f"{report['examples']:,} held-out examples; {60 * report['minutes']:.0f} s of training and {seeds} "
         f"seed{'s' * (seeds > 1)} for each model, about the same number of parameters, one tokenizer. "
         "Intervals: paired bootstrap over examples and seeds."
     )
-    return f'<table>{top}{"".join(rows)}</table><p class="why">{as_html(why)}</p>'
+    return section("Scores", table(head, rows), why=why)
 
 
 def _as_learned(report: dict[str, Any]) -> str:
     """One held-out example through every model as it learned."""
-    rows = []
-    for name in report["order"]:
-        for seen in report["models"][name].get("seen", []):
-            cells = (name, f"{seen['seconds']:.0f} s", f"{seen['step']:,}", seen["text"])
-            rows.append("<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in cells) + "</tr>")
-    top = "<tr><th>model</th><th>after</th><th>steps</th><th>output</th></tr>"
-    given = f"<code>{as_html(report['sample'])}</code>"
-    wanted = f" → <code>{as_html(report['reference'])}</code>" if report["reference"] else ""
-    why = "The same held-out example at several moments of the training."
-    table = f'<table class="texts">{top}{"".join(rows)}</table>'
-    return f'<h2>As it learned</h2><p class="why">{why} {given}{wanted}</p>{table}'
-
-
-def _section(title: str, why: str, image: str) -> str:
-    return f'<h2>{as_html(title)}</h2><p class="why">{as_html(why)}</p>{image}'
+    rows = [
+        (name, f"{seen['seconds']:.0f} s", f"{seen['step']:,}", seen["text"])
+        for name in report["order"]
+        for seen in report["models"][name].get("seen", [])
+    ]
+    example = f"{report['sample']} → {report['reference']}" if report["reference"] else report["sample"]
+    why = f"The same held-out example at several moments of the training: {example}"
+    return section("As it learned", table(("model", "after", "steps", "output"), rows, kind="texts"), why=why)
 
 
 def _alignment(name: str, found: dict[str, Any]) -> str:
@@ -190,7 +170,7 @@ def _alignment(name: str, found: dict[str, Any]) -> str:
         axes.set_yticks(range(len(found["target"])), [printable(token) for token in found["target"]])
 
     why = "Where each token of the reference looks in the source (last layer, mean of the heads)."
-    return _section(f"Alignment of {name}", why, _picture(draw, alt=alignment_text(name, found)))
+    return section(f"Alignment of {name}", _picture(draw, alt=alignment_text(name, found)), why=why)
 
 
 def alignment_text(name: str, found: dict[str, Any]) -> str:
@@ -209,4 +189,4 @@ def _picture(draw: Callable[[Axes], None], *, alt: str) -> str:
     draw(figure.subplots())
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=110)
-    return f'<img alt="{as_html(alt)}" src="data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}">'
+    return picture(out.getvalue(), about=alt)

@@ -22,7 +22,7 @@ from headway.kinds.predictions import EntitiesPrediction, TextPrediction
 from headway.kinds.scores import LOWER_IS_BETTER
 from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
 from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
-from headway.lineage.compare_page import page
+from headway.lineage.compare_page import comparison_page
 from headway.models.protocol import Model
 from headway.tasks.counts import Counts, by_length
 from headway.tasks.task import Task
@@ -36,7 +36,7 @@ def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
     say("measuring")
     report = measure(runs)
     save_json(out / JSON, report)
-    save_text(out / PAGE, page(report))
+    save_text(out / PAGE, comparison_page(report))
     return report
 
 

@@ -41,7 +41,7 @@ svg{display:block;width:100%;max-width:34rem;height:auto}svg text{fill:var(--sof
 .cards>li{background:var(--card);border-radius:.5rem;padding:.6rem .9rem;margin:.6rem 0}
 .cards dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem .9rem;margin:.3rem 0 0}
 .cards dd{margin:0;white-space:pre-wrap}.cards p{margin:0}dd.wanted{color:var(--good)}dd.found{color:var(--bad)}
-.cards img,details img{max-width:100%;height:auto;border-radius:.3rem}
+img{max-width:100%;height:auto;border-radius:.3rem}
 @media(max-width:34rem){.cards dl{grid-template-columns:1fr}.cards dt{margin-top:.3rem}}
 """
 COLOURS = ("#3f6fc4", "#d9822b", "#2e9e5b", "#c23b6e", "#7b57c9", "#1b98a6", "#9a7b1c", "#7a7f8c")

@@ -23,7 +23,7 @@ from headway.explain.encoder_inputs import (
     prepare_vector,
     shorten,
 )
-from headway.explain.facts import facts, kind_of, name_of
+from headway.explain.facts import model_facts
 from headway.explain.flow_inputs import prepare_flow
 from headway.explain.model_map import attentions, stacks
 from headway.explain.recurrent import collect_recurrent
@@ -121,7 +121,7 @@ def _transformer(
     to_text = vocabulary(task.tokenizer) if own is None else labels(own)
     return story.Story(
         title=title,
-        model=story.Model(name_of(bundle), bundle.family, kind_of(bundle.model), facts(bundle)),
+        model=model_facts(bundle),
         sequences=prepared.sequences,
         task=task.name,
         note=[*prepared.note, *kept.note],

@@ -5,8 +5,6 @@ a decoder (YOLOS) these are the detection tokens, in self-attention."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +16,9 @@ from torch import Tensor
 from headway.bundle import Bundle
 from headway.explain import story, tensors
 from headway.explain.choices import choice, labels
-from headway.explain.facts import facts, kind_of, name_of
+from headway.explain.facts import model_facts
 from headway.explain.model_map import AttentionInfo, StackInfo, attentions
+from headway.explain.picture_patches import patches
 from headway.explain.size_budget import CANDIDATE, Sizes, select_layers
 from headway.inspect import record, record_contexts
 from headway.layers.boxes import to_corners
@@ -84,7 +83,7 @@ def collect_detection(
     counts = Counter(task.labels[one.label] for one in found)
     return story.Story(
         title=title,
-        model=story.Model(name_of(bundle), bundle.family, kind_of(model), facts(bundle)),
+        model=model_facts(bundle),
         sequences={"source": source, "target": target},
         task=task.name,
         note=[*note, *kept.note],
@@ -132,20 +131,16 @@ def _picture(
 ) -> story.Sequence:
     from PIL import Image
 
-    (high, wide), pixels = grid, task.image_processor.pixels(image, where="the input")
+    pixels = task.image_processor.pixels(image, where="the input")
     size = torch.tensor([pixels.shape[1], pixels.shape[0]] * 2)
     objects = [
         {"label": task.labels[one.label], "box": (torch.tensor(one.corners) * size).tolist(), "caption": str(number)}
         for number, one in enumerate(found, 1)
     ]
-    png = io.BytesIO()
     grey = pixels.shape[2] == 1
-    draw_boxes(Image.fromarray(pixels[:, :, 0] if grey else pixels), objects, labels=task.labels).save(png, "PNG")
-    tokens = [story.Token("[class]", -1, special=True) for _ in range(before)]
-    tokens += [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
-    tokens += [story.Token(f"[query {number}]", -1, special=True) for number in range(behind)]
-    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide, first=before)
-    return story.Sequence("picture, by row and column", tokens, picture)
+    drawn = draw_boxes(Image.fromarray(pixels[:, :, 0] if grey else pixels), objects, labels=task.labels)
+    queries = [f"query {number}" for number in range(behind)]
+    return patches("picture", drawn, grid, before=["class"] * before, behind=queries)
 
 
 def _attentions(model: Any) -> list[AttentionInfo]:

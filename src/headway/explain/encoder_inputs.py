@@ -3,8 +3,6 @@ output becomes the answer."""
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +16,7 @@ from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import choice, labels, round_float32, vocabulary
+from headway.explain.picture_patches import patches
 from headway.explain.token_text import NoTruncation, tokens, truncate
 from headway.kinds.inputs import FieldsInput, InputKind, MarkedInput, PairInput, PictureInput, TextInput
 from headway.kinds.predictions import PREDICTION, LabelSetPrediction, NumberPrediction
@@ -153,18 +152,10 @@ def _text_tokens(bundle: Bundle, task: Any, value: Any, example: Example) -> sto
 
 
 def _patches(bundle: Bundle, task: Any, value: Any, example: Example) -> story.Sequence:
-    from PIL import Image
-
     config: Any = bundle.config.embedding  # type: ignore[union-attr]
-    high, wide = config.grid(config.image)
-    before = [story.Token(f"[{name}]", -1, special=True) for name in config.prefix]
-    patches = [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
-    png = io.BytesIO()
     shape = config.image if config.channels == 1 else (*config.image, config.channels)
     pixels = task.image_processor.pixels(value, where="the input")
-    Image.fromarray(pixels.reshape(shape)).save(png, "PNG")
-    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), high, wide, first=len(before))
-    return story.Sequence("image, by row and column", [*before, *patches], picture)
+    return patches("image", pixels.reshape(shape), config.grid(config.image), before=config.prefix)
 
 
 # the tokens of an input, by its kind

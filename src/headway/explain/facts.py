@@ -7,7 +7,6 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.explain import story
 from headway.models.config import StackConfig
-from headway.models.protocol import Model
 
 NORM_PLACES = {
     "pre": "before each part",
@@ -17,15 +16,14 @@ NORM_PLACES = {
 }
 
 
-def name_of(bundle: Bundle) -> str:
-    return bundle.family if bundle.folder is None else bundle.folder.resolve().name
+def model_facts(bundle: Bundle) -> story.Model:
+    model = bundle.model
+    name = bundle.family if bundle.folder is None else bundle.folder.resolve().name
+    kind: story.Kind = "vision" if model.inputs == "image" and model.shape == "encoder" else model.shape
+    return story.Model(name, bundle.family, kind, _facts(bundle))
 
 
-def kind_of(model: Model) -> story.Kind:
-    return "vision" if model.inputs == "image" and model.shape == "encoder" else model.shape
-
-
-def facts(bundle: Bundle) -> list[tuple[str, str]]:
+def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     model = bundle.model
     out = [("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}")]
     for part in (part for part in model.parts if part.model.config.stack.layers):

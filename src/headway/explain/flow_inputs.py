@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from typing import Any
 
 import torch
@@ -12,6 +10,7 @@ from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.explain import story
 from headway.explain.encoder_inputs import PreparedInput, one_row, without_truncation
+from headway.explain.picture_patches import patches
 from headway.explain.token_text import tokens
 from headway.models.outputs import Output
 from headway.preprocess.image import to_picture
@@ -26,15 +25,11 @@ def prepare_flow(bundle: Bundle, task: Any, caption: str, *, against: str | None
         raise InputError("explain shows drawings of method flow; this model was trained with method tokens")
     ids = without_truncation(task).caption_ids(caption, where="the input")
     state, pixels = task.drawing.state_at(bundle.model, ids, seed=SEED, time=HALF)
-    rows = columns = task.image // task.patch
-    png = io.BytesIO()
-    to_picture(pixels).save(png, "PNG")
-    picture = story.Picture(base64.b64encode(png.getvalue()).decode("ascii"), rows, columns, first=0)
-    patches = [story.Token(f"{y + 1},{x + 1}", y * columns + x) for y in range(rows) for x in range(columns)]
+    side = task.image // task.patch
     text = plain_caption(caption)
     sequences = {
         "source": story.Sequence("caption", tokens(task.tokenizer, ids, [text]), text=text),
-        "target": story.Sequence("picture, by row and column", patches, picture),
+        "target": patches("picture", to_picture(pixels), (side, side)),
     }
 
     def read_output(output: Output) -> story.Output:

@@ -9,7 +9,7 @@ from headway.bundle import Bundle
 from headway.explain import importance, story, tensors
 from headway.explain.decoder_inputs import continuation, generation_of
 from headway.explain.encoder_inputs import PreparedInput
-from headway.explain.facts import facts, kind_of, name_of
+from headway.explain.facts import model_facts
 from headway.inspect import record
 from headway.tasks.task import Task
 
@@ -34,7 +34,7 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
     token, sums = recorded["embedding.token"], recorded["embedding.sum"]  # source and target share one embedding
     return story.Story(
         title=title,
-        model=story.Model(name_of(bundle), bundle.family, kind_of(model), facts(bundle)),
+        model=model_facts(bundle),
         sequences=prepared.sequences,
         task=task.name,
         note=prepared.note,

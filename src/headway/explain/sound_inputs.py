@@ -7,8 +7,6 @@ gets them without the silence that fills up its window.
 
 from __future__ import annotations
 
-import base64
-import io
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from headway.errors import InputError
 from headway.explain import story
 from headway.explain.choices import next_tokens
 from headway.explain.encoder_inputs import PreparedInput, without_truncation
+from headway.explain.picture_patches import png_text
 from headway.explain.token_text import tokens
 from headway.generation import GenerationSettings, Hypothesis, Session
 from headway.generation.filters import Filter, Suppress
@@ -95,14 +94,10 @@ def _generated(bundle: Bundle, task: Any, features: Tensor, prompt: list[int]) -
 
 def spectrogram(features: Tensor) -> str:
     """(frame, bin) as a picture, time to the right and frequency upwards: PNG in base64."""
-    from PIL import Image
-
     values = features.float().cpu().numpy().T[::-1]  # (bin, frame)
     low, high = float(values.min()), float(values.max())
     share = (values - low) / (high - low) if high > low else np.zeros_like(values)
     stops = np.array([LOW, MIDDLE, HIGH], dtype=np.float64)
     colours = np.stack([np.interp(share, (0, 0.5, 1), stops[:, channel]) for channel in range(3)], axis=-1)
     pixels = colours.round().astype(np.uint8).repeat(BIN_PIXELS, 0).repeat(FRAME_PIXELS, 1)
-    png = io.BytesIO()
-    Image.fromarray(pixels).save(png, "PNG")
-    return base64.b64encode(png.getvalue()).decode("ascii")
+    return png_text(pixels)

@@ -166,9 +166,6 @@ class Answer(Task):
         ranked = [reading.answers(null_threshold=threshold)[:n] for reading in readings]
         return ranked if n > 1 else [answers[0] for answers in ranked]
 
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        return self.predictions(model, rows).scores()
-
     @torch.no_grad()
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Exact match and F1 as in SQuAD, from 0 to 1, and the mean loss of a window."""

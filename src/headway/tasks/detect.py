@@ -273,9 +273,6 @@ class Detect(Task):
             for found in self.detections(model, images, where=names)
         ]
 
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        return self.predictions(model, rows).scores()
-
     @torch.no_grad()
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """COCO's AP, AP50, AP75, AP50 of each label, and the loss."""

@@ -191,9 +191,6 @@ class EntitiesByName(Task):
             raise InputError(f"labels: expected names, none of them empty, found {given!r:.80}")
         return list(dict.fromkeys(name.strip() for name in names))
 
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        return self.predictions(model, rows).scores()
-
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Precision, recall and F1 of entities; the types in the data's tags are the labels."""
         self.refuse_options(options)

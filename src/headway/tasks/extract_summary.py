@@ -147,9 +147,6 @@ class ExtractSummary(Classify):
             begin += len(sentences)
         return out
 
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        return self.predictions(model, rows).scores()
-
     @torch.no_grad()
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """The scores of written summaries; the loss is that of a sentence."""

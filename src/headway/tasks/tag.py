@@ -229,9 +229,6 @@ class Tag(Task):
             out.append(listed)
         return out
 
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        return self.predictions(model, rows).scores()
-
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """Precision, recall and F1 of entities; accuracy and loss of words; `majority` is the accuracy of the most
         frequent tag. Truncated words count as O, and as `unread`."""

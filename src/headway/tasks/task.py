@@ -251,8 +251,9 @@ class Task(ABC):
     def use_columns(self, columns: Mapping[str, str]) -> None:  # noqa: B027 - optional
         """Takes the names that the columns of the training data have: field -> column."""
 
-    @abstractmethod
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]: ...
+    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
+        """The scores. A task defines this or `predictions`, which give each other."""
+        return self.predictions(model, rows).scores()
 
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
         """What a report is written from and two models are compared by: scores, and a prediction for every row where

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from headway.kinds import predictions as kinds
-from headway.kinds.scores import is_better_higher
 from headway.tasks import TASKS, find
 
 DETAILS = {"text": "a", "finished_by": "eos", "score": -0.5}
@@ -67,4 +66,4 @@ def test_every_task_declares_its_kinds_and_a_score_with_a_direction(name: str) -
     assert isinstance(task.input_kind, object) and hasattr(task, "prediction_kind")
     lower = {"generate", "chat", "fill", "transcribe", "draw"}
     if isinstance(task.metric, str):  # of classify it depends on the data
-        assert is_better_higher(task.metric) == (name not in lower)
+        assert kinds.is_better_higher(task.metric) == (name not in lower)

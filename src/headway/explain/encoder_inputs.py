@@ -63,12 +63,6 @@ def one_row(bundle: Bundle, ids: Any) -> dict[str, Tensor]:
     return {"inputs": row}
 
 
-def _segments(bundle: Bundle, segments: Any) -> dict[str, Tensor]:
-    if segments is None:
-        return {}
-    return {"segments": torch.as_tensor(segments, dtype=torch.long, device=bundle.device)[None]}
-
-
 def prepare_classes(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:
     """Of a model with a row of logits: the scores of `task.labels`, or one number."""
     kind, names = task.prediction_kind, list[str](getattr(task, "labels", ()))
@@ -223,8 +217,7 @@ def prepare_span(bundle: Bundle, task: Any, value: Any, *, against: str | None) 
         ]
         return story.Output("span", chosen, found["answer"] or "no answer in the text")
 
-    inputs = {**one_row(bundle, window.ids), **_segments(bundle, window.segments)}
-    return PreparedInput(inputs, {"text": sequence}, read_output)
+    return PreparedInput(dict(task.batch([window.example()], bundle.model).inputs), {"text": sequence}, read_output)
 
 
 def prepare_masks(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> PreparedInput:

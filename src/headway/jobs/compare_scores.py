@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.kinds.scores import LOWER_IS_BETTER
+from headway.kinds.predictions import LOWER_IS_BETTER
 from headway.tasks.counts import Counts
 
 DRAWS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from headway.baselines import Baseline
 from headway.data.dataset import RowReader
 from headway.data.row import Row
-from headway.kinds.scores import is_better_higher
+from headway.kinds.predictions import is_better_higher
 from headway.tasks.task import Task
 from headway.training.result import FitResult
 from headway.training.settings import Settings

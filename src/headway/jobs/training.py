@@ -41,7 +41,7 @@ from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, saved_plan, with_length
 from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.jobs.runs import named_score
-from headway.kinds.scores import is_better_higher
+from headway.kinds.predictions import is_better_higher
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task

@@ -17,7 +17,14 @@ from headway.printable import printable_json
 FEW = 6  # numbers of a vector that are shown
 PREDICTION, SCORE, CANDIDATES = "prediction", "score", "candidates"  # columns
 
+# the one table of scores with their direction: of all others higher is better
+LOWER_IS_BETTER = frozenset({"loss", "perplexity", "bits_per_byte", "mae", "wer", "cer", "wer_normalized"})
+
 Columns = dict[str, Any]
+
+
+def is_better_higher(score: str) -> bool:
+    return score not in LOWER_IS_BETTER
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from headway.jobs.compare_scores import standings
 from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan
 from headway.jobs.run_folder import read_run_json, run_file
-from headway.kinds.predictions import EntitiesPrediction, TextPrediction
-from headway.kinds.scores import LOWER_IS_BETTER
+from headway.kinds.predictions import LOWER_IS_BETTER, EntitiesPrediction, TextPrediction
 from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
 from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
 from headway.lineage.compare_page import comparison_page

@@ -29,8 +29,7 @@ from headway.data.truncation import TruncationCounter
 from headway.errors import ConfigError, InputError, did_you_mean
 from headway.generation.defaults import GenerationDefaults
 from headway.kinds.inputs import InputKind, TextInput
-from headway.kinds.predictions import PredictionKind
-from headway.kinds.scores import is_better_higher
+from headway.kinds.predictions import PredictionKind, is_better_higher
 from headway.models.config import ModelConfig
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size

@@ -51,9 +51,9 @@ def check_fired(matches: Mapping[str, Sequence[str]], fired: Collection[str], am
 
 def output_part(model: Model) -> Part:
     """The stack whose head gives the logits: an encoder-decoder's decoder, or the only one."""
-    if model.output_part is None:
+    if not model.parts:
         raise InputError(f"{type(model).__name__} has no blocks with a residual stream")
-    return model.output_part
+    return model.parts[-1]
 
 
 @contextmanager

@@ -43,18 +43,14 @@ class Model(nn.Module):
 
     @property
     def parts(self) -> list[Part]:
-        """The stacks of blocks, in the order of computation; a recurrent model has none."""
+        """The stacks of blocks, in the order of computation: the head of the last gives the logits. A recurrent model
+        has none."""
         return []
-
-    @property
-    def output_part(self) -> Part | None:
-        """The part whose head gives the logits."""
-        return self.parts[-1] if self.parts else None
 
     @property
     def output_head(self) -> nn.Module | None:
         """The head that gives the logits, where it is a module of its own."""
-        return None if self.output_part is None else self.output_part.model.head
+        return self.parts[-1].model.head if self.parts else None
 
     @property
     def inputs(self) -> Inputs:

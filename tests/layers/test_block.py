@@ -1,16 +1,23 @@
 """The residual and the block: where the norm stands, what dropout touches, and that the whole is causal, equivariant
 and has the gradients of its formula."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from headway.layers.attention import AttentionConfig
 from headway.layers.block import Block, BlockConfig, Residual
+from headway.layers.cache import LayerCache
 from headway.layers.context import Context
+from headway.layers.embedded import Embedded
 from headway.layers.feedforward import ACTIVATIONS, FeedForward, FeedForwardConfig
 from headway.layers.masks import CAUSAL, Mask, padding
 from headway.layers.norms import NormConfig
+from headway.layers.positions import positions_of
+from headway.models.config import StackConfig
+from headway.models.stack import Stack
 
 WIDTH, LENGTH = 8, 5
 
@@ -172,3 +179,26 @@ def test_hooks_see_values_that_nobody_overwrites() -> None:
             n for n, _, _ in seen
         }
         assert all(torch.equal(out, copy) for _, out, copy in seen)
+
+
+class MeanOfThePast(nn.Module):
+    def forward(self, x: Tensor, context: Context, *, cache: LayerCache | None = None) -> Tensor:
+        return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+@dataclass(frozen=True)
+class MeanConfig(AttentionConfig):
+    def build(self, width: int, *, cross: bool = False) -> nn.Module:  # type: ignore[override]
+        return MeanOfThePast()
+
+
+def test_another_attention_is_a_config_and_a_module() -> None:
+    config = BlockConfig(WIDTH, MeanConfig(1, WIDTH), FeedForwardConfig(8))
+    stack, x = Stack(StackConfig(config, 2, causal=True)).eval(), torch.randn(1, LENGTH, WIDTH)
+    block = stack.blocks[0]
+    assert isinstance(block.attention, MeanOfThePast) and not list(block.attention.parameters())
+    mean = block.attention_residual.norm(x).cumsum(1) / torch.arange(1, LENGTH + 1)[:, None]
+    hidden = x + mean
+    expected = hidden + block.feedforward(block.feedforward_residual.norm(hidden))
+    torch.testing.assert_close(block(x, Context()), expected)
+    assert stack(Embedded(x, positions_of(LENGTH, device=x.device))).shape == x.shape

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle, load
     from headway.explain.explanation import explain
     from headway.jobs import check, evaluate, resume, train
-    from headway.jobs.complete import complete
     from headway.jobs.predict import predict
 
 __version__ = "0.1.0"
@@ -36,7 +35,7 @@ __all__ = [
 ]
 
 _LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
-_LAZY |= {"complete": "headway.jobs.complete", "predict": "headway.jobs.predict"}
+_LAZY |= {"complete": "headway.jobs.predict", "predict": "headway.jobs.predict"}
 _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 
 

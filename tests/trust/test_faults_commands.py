@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from headway.cli import app
 from headway.errors import ConfigError, TrainingError
 from headway.jobs import make_plan, resume, train
-from headway.jobs.replay import replay
-from headway.jobs.verify import compare, verify_resume
+from headway.jobs.verify import compare, replay, verify_resume
 from headway.training import loop
 from headway.training.state import states
 

@@ -14,12 +14,12 @@ import typer
 
 from headway.cli.options import note, say, say_json, say_text
 from headway.errors import InputError
-from headway.jobs.complete import complete
 from headway.jobs.inference import run
 from headway.jobs.inputs import INPUT, Record, read_inputs, read_records, refuse_file_names
 from headway.jobs.output_files import answered, are_documents, document_files, document_outputs, outputs, write_new
 from headway.jobs.pictures import MarkedPictures, draw, found_in_words, free_name
 from headway.jobs.pipes import STANDARD_INPUT, regular_file
+from headway.jobs.predict import complete
 from headway.jobs.predictions_file import all_columns, is_predictions_file, write_predictions
 from headway.jobs.transcripts import run_one, run_several
 from headway.kinds.predictions import BoxesPrediction, PicturePrediction, PredictionKind, TranscriptPrediction

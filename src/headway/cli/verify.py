@@ -70,7 +70,7 @@ def replay(
     autopsy: Annotated[Path, typer.Argument(metavar="AUTOPSY", help="RUN/training/autopsy-STEP of a stopped run.")],
 ) -> None:
     """Repeat the step at which the values of a run became non-finite."""
-    from headway.jobs.replay import replay as replay_autopsy
+    from headway.jobs.verify import replay as replay_autopsy
 
     replayed = replay_autopsy(autopsy)
     say_lines(replayed.report())

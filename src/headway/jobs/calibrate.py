@@ -20,6 +20,7 @@ from headway.jobs.columns import Columns
 from headway.jobs.convert import new_folder, write_along
 from headway.jobs.inference import evaluation_data, held_out
 from headway.jobs.run_folder import Paths
+from headway.kinds.predictions import NumberPrediction
 from headway.models.ensemble import members_of
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head
@@ -57,7 +58,7 @@ def calibrate(
     if bundle.weights == "int8":
         raise ConfigError(f"{model}: the weights are int8; calibrate the model before conversion, then convert")
     task = bundle.find_task()
-    if getattr(task, "problem_type", None) == "regression":
+    if isinstance(task.prediction_kind, NumberPrediction):
         raise ConfigError(f"{model}: it predicts numbers, not probabilities that a temperature could calibrate")
     if not data and held_out(folder) is None:
         raise ConfigError(f"{model}: give data that the model was not trained on, after OUT")

@@ -28,7 +28,7 @@ from headway.files import is_present
 from headway.jobs.columns import Columns, columns_for
 from headway.jobs.notebook import Scores
 from headway.jobs.run_folder import PLAN, Paths, listed, run_file
-from headway.kinds.predictions import PicturePrediction
+from headway.kinds.predictions import LabelSetPrediction, PicturePrediction
 from headway.printable import printable
 from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
 from headway.tasks.evaluated import Evaluated
@@ -273,7 +273,7 @@ def open_for(task: Task, data: Paths | Tables, *, columns: Columns | None, encod
         columns=columns_for(columns, task),
         encoding=encoding,
         running=task.running_text,
-        lists=getattr(task, "kind", None) == "multilabel",
+        lists=isinstance(task.prediction_kind, LabelSetPrediction),
     )
 
 

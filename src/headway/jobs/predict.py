@@ -1,4 +1,5 @@
-"""`headway.predict`: predictions beside the columns of files, or of a table in memory."""
+"""`headway.predict`: predictions beside the columns of files, or of a table in memory; `headway.complete`: the next
+words that a language model expects after a text."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 
 from headway.bundle import Bundle, as_bundle
 from headway.data.tables import Tables, as_tables
-from headway.errors import DataError, InputError
+from headway.errors import DataError, InputError, with_article
+from headway.generation.next_words import NextWord, next_words
 from headway.jobs.columns import Columns
 from headway.jobs.inputs import Paths, Record, read_records
 from headway.jobs.predictions_file import SUFFIXES, add_predictions, is_predictions_file, refuse_present, writer
@@ -46,6 +48,24 @@ def predict(
         with writer(file, list(dict.fromkeys(name for row in rows for name in row))) as write:
             write(rows)
     return rows
+
+
+def complete(model: str | Path | Bundle, text: str, *, top: int = 5, device: str | None = None) -> list[NextWord]:
+    """The `top` most probable next words of the text, whole words, with their probabilities; best first. A text that
+    ends within a word is continued to the end of that word. `device` is where a model is loaded, as in `load`."""
+    bundle = as_bundle(model, device=device)
+    if not bundle.model.generates or bundle.model.reads_source:
+        raise InputError(
+            "completion needs a decoder with a language-model head (GPT-like); this model is "
+            f"{with_article(bundle.model.shape)}"
+        )
+    tokenizer = bundle.processor.require_tokenizer("completion")
+    ids = tokenizer.encode(text, special=bundle.find_task().input_kind.special_tokens)
+    if ids and ids[-1] == tokenizer.eos_id:
+        ids = ids[:-1]
+    if not ids:
+        ids = [tokenizer.bos_id if tokenizer.bos_id is not None else 0]
+    return next_words(bundle.model, ids, tokenizer=tokenizer, top=top)
 
 
 @contextmanager

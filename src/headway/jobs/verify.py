@@ -2,7 +2,7 @@
 
 One run is not interrupted. Another with the same settings is killed (SIGKILL: no cleanup) at random moments: a step is
 drawn, and a delay after it, so that the kill hits a step, an evaluation, a save, or the preparation of the data. At the
-end both runs are compared bit by bit.
+end both runs are compared bit by bit. `replay` repeats a training step that gave non-finite values, from its dump.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from headway.bundle import load
 from headway.checkpoints import TensorFiles
+from headway.distributed import pick_device
 from headway.errors import ConfigError, TrainingError
 from headway.files import is_present, open_file
 from headway.jobs.preparation import Say
-from headway.jobs.run_config import Plan, open_data
+from headway.jobs.run_config import Plan, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
-from headway.jobs.training import resume, run_plan
+from headway.jobs.training import learner, resume, run_plan
 from headway.limited_process import start_process
+from headway.training import step_dump
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval
 from headway.training.state import load_latest
@@ -183,3 +186,14 @@ def _require_repeatable(plan: Plan) -> None:
         raise ConfigError("minutes: a run limited by time does not repeat exactly; give steps or epochs")
     if interval("eval_every", settings.eval_every)[0] == "seconds":
         raise ConfigError("eval_every: evaluations by time do not repeat exactly; give steps or epoch")
+
+
+def replay(folder: str | Path) -> step_dump.ReplayResult:
+    """`folder` is RUN/training/autopsy-STEP; the model and task are those of the run."""
+    path = Path(folder)
+    run = path.absolute().parent.parent
+    if not path.is_dir():
+        raise ConfigError(f"{path}: no such folder; give RUN/training/autopsy-STEP")
+    plan, bundle = saved_plan(run), load(run)
+    model = learner(plan, bundle, lambda text: None)
+    return step_dump.replay(path, model, loss=bundle.find_task().loss, device=pick_device(plan.settings().device))

@@ -98,7 +98,14 @@ def test_frozen_parameters_and_adapters_need_less(tmp_path: Path) -> None:
     plan = make_plan("classify", steps=10, settings={"batch": 4, "device": "cpu"}, lora=2)
     source = make_source(task, data, tmp_path, settings=plan.settings(), say=lambda _: None)
     names = [name for name, _ in model.named_parameters()]
-    adapted = Estimator(plan, task, model, Workload.of_source(source, plan.settings())).cost(held_out=0)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    tried = Estimator(plan, task, model, Workload.of_source(source, plan.settings()))
+    places = {each.data_ptr() for each in model.parameters()}
+    shared = {name: each.data_ptr() in places for name, each in tried.trial.model.named_parameters()}
+    trained = {name: each.requires_grad for name, each in tried.trial.model.named_parameters()}
+    assert sum(shared.values()) > 10 and all(shared[name] != trained[name] for name in shared)  # no copy of the frozen
+    adapted = tried.cost(held_out=0)
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
     assert [name for name, _ in model.named_parameters()] == names  # of the model itself nothing changes
     assert adapted.memory.gradients < adapted.memory.weights / 3
     assert adapted.memory.optimizer < estimator("classify", tmp_path / "all", batch=4).cost(held_out=0).memory.optimizer

@@ -93,6 +93,8 @@ def test_a_length_that_is_not_more_leaves_the_run_as_it_was(here: Path) -> None:
 def test_adapters_are_extended(here: Path) -> None:
     base = finished(here, "base")
     finished(here, "run", start=base, lora=2)
+    best, model = (here / "run" / name for name in ("training/best.safetensors", "model.safetensors"))
+    assert best.stat().st_size < model.stat().st_size / 2  # frozen weights are in the run's model
     run = headway.resume(here / "run", steps=7)
     ids = torch.arange(5, 15).view(2, 5)
     expected = headway.load(run.folder).logits(input_ids=ids)

@@ -32,6 +32,7 @@ TIMED = 3  # of these batches, by length
 COMPACT = 1 << 30  # bytes of the process: fine-tuning is divided into micro-batches for it on a CPU …
 EFFICIENT = 1024  # … of at least so many tokens, where smaller ones would take longer
 USABLE = 0.9  # the share of the available memory that a step is fitted into
+PAGE = 4096  # bytes
 BUSY = 1.25  # a slowdown from which on it is reported
 MIB, GIB = 2**20, 2**30
 
@@ -183,9 +184,12 @@ class Estimator:
         self.is_given = "train.accumulate" in (plan.given or [])
         self.device = pick_device(self.settings.device)
         self.compact = plan.recipe == "finetune" and task.budgeted and self.device.type == "cpu"
-        model = copy.deepcopy(model)
+        self.model, model = model, sharing_weights(model)
         with torch.random.fork_rng(devices=[]):
             prepare_parameters(model, lora=plan.lora, frozen=plan.freeze)
+        for parameter in model.parameters():
+            if parameter.requires_grad:  # the others stay as they are
+                parameter.data = parameter.data.clone()
         self.profile: StepProfile | None = None
         self.trial = StepTrial(model, loss=self.task.loss, settings=self.settings, device=self.device)
 
@@ -195,6 +199,8 @@ class Estimator:
             return self._time(self.settings.batch)[0]
 
     def cost(self, *, held_out: int) -> Cost:
+        for parameter in self.model.parameters():
+            parameter.detach().flatten()[:: PAGE // parameter.element_size()].sum()  # may be in a file that is mapped
         resident, available = resident_memory(), device_memory(self.device)
         group = max(self.groups(self.work.longest), key=self._padded)
         group = group[-ceil(len(group) / self.ranks) :]  # of one rank
@@ -277,6 +283,12 @@ class Estimator:
             )
         ]
         return self.task.collate(examples, seeds=seeds, where=[""] * len(examples))
+
+
+def sharing_weights(model: nn.Module) -> nn.Module:
+    """A copy of the model whose parameters have the same memory."""
+    own = {id(each): nn.Parameter(each.detach(), requires_grad=each.requires_grad) for each in model.parameters()}
+    return copy.deepcopy(model, dict[int, Any](own))
 
 
 def device_memory(device: torch.device) -> int | None:

@@ -6,13 +6,19 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from headway.distributed import World
 from headway.errors import TrainingError
 from headway.files import is_present, sha256
 from headway.training.protocols import Status
 from headway.training.state import load_tensors, save_tensors
+
+
+def changing(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model but for its frozen parameters, which are those of its folder."""
+    frozen = {name for name, each in model.named_parameters(remove_duplicate=False) if not each.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class BestCheckpoint:
         status.unimproved = 0 if improved else status.unimproved + 1
         tied = value == status.best and status.best_loss is not None and loss < status.best_loss
         if improved or tied:
-            digest = world.broadcast(world.run_on_main(lambda: save_tensors(self.path, model.state_dict())))
+            digest = world.broadcast(world.run_on_main(lambda: save_tensors(self.path, changing(model))))
             status.best, status.best_step, status.best_sha256 = value, status.step, digest
             status.best_loss = loss if math.isfinite(loss) else None
 
@@ -40,7 +46,9 @@ class BestCheckpoint:
         intact = world.run_on_main(lambda: self._holds(status.best_sha256))
         if not world.broadcast(intact):
             return f"{self.path}: no longer holds the best weights (of step {status.best_step}); the last ones are kept"
-        model.load_state_dict(load_tensors(self.path))
+        found = model.load_state_dict(load_tensors(self.path), strict=False)
+        if found.unexpected_keys or set(found.missing_keys) & changing(model).keys():
+            return f"{self.path}: does not hold the weights of this model; the last ones are kept"
         return None
 
     def _holds(self, digest: str) -> bool:

@@ -39,7 +39,8 @@ class LoRALinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         dropped = drop(x, self.dropout) if self.training and self.dropout else x
-        return self.base(x) + self.lora_B(self.lora_A(dropped)) * (self.alpha / self.rank)
+        low = self.lora_A(dropped) * (self.alpha / self.rank)
+        return self.base(x).add_(self.lora_B(low))  # in place: a temporary output of each layer fragments the heap
 
     @torch.no_grad()
     def merge(self) -> nn.Linear:

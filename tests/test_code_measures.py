@@ -36,6 +36,18 @@ def test_type_checks_are_found(tmp_path: Path) -> None:
     assert structure.model_type_checks(tmp_path) == expected
 
 
+def test_nothing_outside_tasks_asks_for_the_class_or_name_of_a_task() -> None:
+    checks = structure.task_checks()
+    assert checks == [], "ask its kinds of input and prediction (kinds/) instead:\n" + "\n".join(checks)
+
+
+def test_checks_of_tasks_are_found(tmp_path: Path) -> None:
+    package(tmp_path, "tasks/a.py", "class Tag: ...\nisinstance(x, Tag)")
+    package(tmp_path, "jobs/b.py", "from headway.tasks.a import Tag\nisinstance(x, Tag)\nrun.task.name == 'tag'")
+    package(tmp_path, "jobs/c.py", "isinstance(x, Tag)\nother.name == 'tag'\nmatch kind:\n    case Boxes(): ...")
+    assert structure.task_checks(tmp_path) == ["jobs/b.py:2 Tag", "jobs/b.py:3 task.name"]
+
+
 def test_repeated_lines_are_found(tmp_path: Path) -> None:
     lines = [f"value_{i} = compute({i})" for i in range(8)]
     package(tmp_path, "a.py", "\n".join(lines))

@@ -74,7 +74,7 @@ def test_random_states_survive_json(tmp_path):
 def test_only_safetensors_and_json(two):
     suffixes = {path.suffix for path in (two / "state-20").iterdir()}
     assert suffixes == {".safetensors", ".json"}
-    with pytest.raises(TrainingError, match=r"status\.thing: a object cannot be saved"):
+    with pytest.raises(TrainingError, match=r"status\.thing: an object cannot be saved"):
         save_state(two, 30, {"status": {"thing": object()}}, keep=2)
     assert [path.name for path in states(two)] == ["state-20", "state-10"]
 

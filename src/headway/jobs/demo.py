@@ -30,6 +30,7 @@ def run_demo(out: Path, *, say: Say) -> dict[str, float]:
     say("Headway demo: train a small Transformer to convert written dates to ISO 8601.")
     say("")
     exact = {"vocab": 300, "label_smoothing": 0.0}  # each input has one right answer
+    exact["skip_spikes"] = 0  # and no batch is damaged: large gradients near the end are those of rare forms
     plan = make_plan("translate", steps=STEPS, settings={"eval_every": STEPS // 2, "save_every": "1m", **exact})
     trained = run_plan(plan, out, callbacks=[progress(plan)], say=say)
     if trained.result.exit_code:

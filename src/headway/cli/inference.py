@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headway.cli.app import app
-from headway.cli.generation_options import TEXT_OPTIONS, generation_options, names_for, use_of
+from headway.cli.generation_options import OTHER_NAMES, TEXT_OPTIONS, generation_options, names_for, use_of
 from headway.cli.help import fewer_options
 from headway.cli.options import AsJson, Device, Model, Weights, note, reads_data, say, say_json, say_lines
 from headway.errors import InputError
-from headway.kinds.predictions import PicturePrediction
 from headway.printable import printable
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def evaluate(
 def options_of(task: Task) -> tuple[str, ...]:
     """The options of generation that apply to a task of a model."""
     kind = task.prediction_kind
-    return (*(TEXT_OPTIONS if kind.generates else ("n",)), *kind.options)
+    return (*(TEXT_OPTIONS if kind.generates else ()), *kind.options)
 
 
 @fewer_options("run")
@@ -123,7 +122,6 @@ def options_of_others(arguments: list[str]) -> tuple[str, set[str]] | None:
     kind, kept = task.prediction_kind, set(options_of(task))
     kept |= {"complete", "top"} if kind.generates and not bundle.model.reads_source else set()
     kept |= {"picture"} if gives_word_vectors(task) else set()
-    kept -= set() if kind.generates or isinstance(kind, PicturePrediction) else {"n"}
     line = f"These are the options of {printable(model)} ({task.name}); `headway run --help` shows those of all models."
     return line, {*names_for("run"), "complete", "top", "picture"} - kept
 
@@ -197,7 +195,8 @@ def run(
 
 def refuse_other_options(task: Task, options: dict[str, Any]) -> None:
     if other := next((name for name in options if name not in options_of(task)), None):
-        raise InputError(f"task {task.name} does not {use_of(other)}, so --{other.replace('_', '-')} does not apply")
+        option = OTHER_NAMES.get(other, f"--{other.replace('_', '-')}")
+        raise InputError(f"task {task.name} does not {use_of(other)}, so {option} does not apply")
 
 
 @app.command()

@@ -29,7 +29,7 @@ def is_better_higher(score: str) -> bool:
 
 @dataclass(frozen=True)
 class PredictionKind:
-    options: tuple[str, ...] = ()  # of `headway run`, beside the number of answers
+    options: tuple[str, ...] = ()  # of `headway run`
 
     keys: ClassVar[tuple[str, ...]] = ()  # what was predicted, of an answer that is a dict: the first that it has
     beside: ClassVar[tuple[str, ...]] = ()  # what is written beside it, in columns of these names
@@ -85,7 +85,10 @@ class EntitiesPrediction(PredictionKind):
     beside: ClassVar[tuple[str, ...]] = ("words", "entities")
 
 
+@dataclass(frozen=True)
 class SpanPrediction(PredictionKind):
+    options: tuple[str, ...] = ("n",)
+
     keys: ClassVar[tuple[str, ...]] = ("answer",)
 
 
@@ -165,8 +168,11 @@ class WordsPrediction(PredictionKind):
         return {PREDICTION: best[0], SCORE: score, CANDIDATES: candidates[0]}
 
 
+@dataclass(frozen=True)
 class NeighboursPrediction(PredictionKind):
     """The words whose vectors are nearest, with their cosine; of two words their cosine."""
+
+    options: tuple[str, ...] = ("n",)
 
     def line(self, answer: Any) -> str:
         if not isinstance(answer, list):

@@ -98,7 +98,7 @@ class Clock:
     def __init__(self) -> None:
         self.began = self.ended = 0.0
         self.saves: list[float] = []
-        save = loop.Run.save
+        save = loop.TrainingRun.save
 
         def timed(run: Any) -> None:
             start = time.perf_counter()
@@ -106,7 +106,7 @@ class Clock:
             if run.saved == run.status.step and WARM < run.status.step < run.status.steps:
                 self.saves.append(time.perf_counter() - start)
 
-        loop.Run.save = timed  # type: ignore[method-assign]
+        loop.TrainingRun.save = timed  # type: ignore[method-assign]
 
     def on_step(self, status: Any) -> None:
         if status.step == WARM:

@@ -60,7 +60,7 @@ def settings() -> str:
     from headway.generation.option import option_of
     from headway.generation.settings import GenerationSettings
     from headway.models.recipes import Size
-    from headway.serving.limits import Limits
+    from headway.serving.limits import ServerLimits
     from headway.tasks import TASKS, find
     from headway.tasks.extract_summary import OPTIONS
     from headway.tasks.task import PREPROCESSING
@@ -84,7 +84,7 @@ def settings() -> str:
     parts += [
         "## Text generation\n\nOptions of `run`, `chat` and `evaluate`, arguments in Python, fields of a request.\n\n"
         + generation,
-        "## Limits of the server\n\n" + table(Limits),
+        "## Limits of the server\n\n" + table(ServerLimits),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -22,7 +22,7 @@ from PIL import Image
 from support.commands import headway
 
 from headway.cli import app, main
-from headway.tasks.draw_scores import Sizes
+from headway.tasks.draw_scores import SampleSizes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -155,7 +155,7 @@ def test_the_page_works_as_written(
     monkeypatch.setattr("headway.lineage.compare_report.ROWS", 4)
     monkeypatch.setattr("headway.lineage.compare_measures.LENGTHS", (8, 16))
     monkeypatch.setattr("headway.lineage.compare_measures.SPEED_INPUTS", 1)
-    monkeypatch.setattr("headway.jobs.judges.SIZES", Sizes(chosen_by=2, judged=2, taught_by=24, compared=2))
+    monkeypatch.setattr("headway.jobs.judges.SIZES", SampleSizes(chosen_by=2, judged=2, taught_by=24, compared=2))
     rows = [
         f"a {'lovely' if i % 3 else 'dreadful'} film, seen {i} times\t{'good' if i % 3 else 'bad'}" for i in range(240)
     ]

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.length_batches import Limits, by_length, cut
+from headway.data.length_batches import BatchLimits, by_length, cut
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80)
 LIMITS = st.builds(
-    Limits,
+    BatchLimits,
     rows=st.none() | st.integers(1, 9),
     tokens=st.none() | st.integers(1, 90),
     padded_tokens=st.none() | st.integers(1, 90),
@@ -36,11 +36,11 @@ def test_each_index_once_within_the_limits_and_no_batch_could_take_another(lengt
 @pytest.mark.parametrize(
     ("limits", "batches"),
     [
-        (Limits(tokens=18), [[1, 5, 0, 3], [4], [2]]),
-        (Limits(padded_tokens=18), [[1, 5, 0], [3, 4], [2]]),
-        (Limits(rows=4), [[1, 5, 0, 3], [4, 2]]),
-        (Limits(padding=0.0), [[1], [5], [0], [3, 4], [2]]),
-        (Limits(), [[1, 5, 0, 3, 4, 2]]),
+        (BatchLimits(tokens=18), [[1, 5, 0, 3], [4], [2]]),
+        (BatchLimits(padded_tokens=18), [[1, 5, 0], [3, 4], [2]]),
+        (BatchLimits(rows=4), [[1, 5, 0, 3], [4, 2]]),
+        (BatchLimits(padding=0.0), [[1], [5], [0], [3, 4], [2]]),
+        (BatchLimits(), [[1, 5, 0, 3, 4, 2]]),
     ],
 )
 def test_examples(limits, batches):
@@ -49,8 +49,8 @@ def test_examples(limits, batches):
 
 
 def test_a_sequence_over_the_limit_is_a_batch_of_its_own():
-    assert by_length([40, 2], Limits(tokens=18)) == [[1], [0]]
+    assert by_length([40, 2], BatchLimits(tokens=18)) == [[1], [0]]
 
 
 def test_cutting_keeps_the_order():
-    assert list(cut([9, 1, 9, 1, 1], Limits(padded_tokens=18))) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(cut([9, 1, 9, 1, 1], BatchLimits(padded_tokens=18))) == [slice(0, 2), slice(2, 4), slice(4, 5)]

@@ -8,7 +8,7 @@ import sys
 import pytest
 from support.data_files import CLASSIFY, PAIR, fields, write
 
-from headway.data.read import Limits, read
+from headway.data.read import ReadLimits, read
 from headway.errors import DataError
 
 TABLE = "text,label\nfine,pos\nno good,neg\nso so,neg\n"
@@ -64,10 +64,10 @@ def test_nul_bytes(tmp_path, name):
 
 def test_a_long_line_is_refused_and_the_limit_can_be_raised(tmp_path):
     path = write(tmp_path, "long.tsv", "short\ta\n" + "x" * 5000 + "\tb\n")
-    small = Limits(line_bytes=1000)
+    small = ReadLimits(line_bytes=1000)
     with pytest.raises(DataError, match=r"long\.tsv:2: the line is longer than 1,000 bytes.*line_bytes"):
         fields(path, limits=small)
-    assert len(fields(path, limits=Limits(line_bytes=6000))) == 2
+    assert len(fields(path, limits=ReadLimits(line_bytes=6000))) == 2
     path = write(tmp_path, "long.json", json.dumps([{"text": "x" * 600_000, "label": "a"}]))
     with pytest.raises(DataError, match=r"long\.json:1: .*longer than 1,000 bytes"):
         fields(path, limits=small)
@@ -132,7 +132,7 @@ def test_gzip_bomb(tmp_path):
             file.write((b"spam" * 10_000 + b"\t1\n") * 25)
     with pytest.raises(DataError, match=r"bomb\.tsv\.gz: unpacks to over .* 200 times.*gunzip.*unpack_ratio"):
         fields(path)
-    rows = read(path, fields=CLASSIFY, limits=Limits(unpack_ratio=2000))
+    rows = read(path, fields=CLASSIFY, limits=ReadLimits(unpack_ratio=2000))
     assert sum(1 for _ in zip(range(2000), rows, strict=False)) == 2000
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from headway.data.checksums import read_checksummed, write_checksummed
-from headway.data.schema import MAX_RANK, NUMBERS, Field
+from headway.data.schema import MAX_RANK, NUMBERS, ArrayField
 from headway.data.store import INDEX, Store, fingerprint
 from headway.data.store_writer import VERSION
 from headway.errors import DataError
@@ -62,7 +62,7 @@ def test_byte_order_strides_and_lists(tmp_path):
     store = Store.build(tmp_path / "s", [{"x": wide.T, "y": [1, 2], "z": memoryview(b"ab")}], key="k")
     assert store[0]["x"].dtype == np.dtype("int32") and store[0]["x"].tolist() == wide.T.tolist()
     assert store[0]["y"].tolist() == [1, 2] and store[0]["z"] == b"ab"
-    assert store.schema["x"] == Field("int32", 2) and store.schema["z"] == Field("bytes", 0)
+    assert store.schema["x"] == ArrayField("int32", 2) and store.schema["z"] == ArrayField("bytes", 0)
 
 
 def test_lengths_are_of_the_first_dimension(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.data import text_reader as module
 from headway.data.json_stream import elements
-from headway.data.text_reader import Limits, read_lines
+from headway.data.text_reader import ReadLimits, read_lines
 from headway.errors import DataError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=20)
@@ -54,6 +54,6 @@ def test_a_bad_byte_is_located_at_any_chunk_size(tmp_path, monkeypatch, before):
 def test_the_limit_applies_to_one_line(tmp_path):
     path = tmp_path / "x"
     path.write_text("12345\n" * 100)
-    assert len(list(read_lines(path, limits=Limits(line_bytes=5)))) == 100
+    assert len(list(read_lines(path, limits=ReadLimits(line_bytes=5)))) == 100
     with pytest.raises(DataError, match="x:1: the line is longer than 4 bytes"):
-        list(read_lines(path, limits=Limits(line_bytes=4)))
+        list(read_lines(path, limits=ReadLimits(line_bytes=4)))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.engine.conversion_report import Comparison
+from headway.engine.conversion_report import OutputComparison
 
 DETAILS = dict(before="fp32", after="int8", bytes_before=400, bytes_after=100, measured_on="a text")
 
@@ -14,7 +14,7 @@ def test_figures_do_not_depend_on_the_split_into_batches():
     torch.manual_seed(1)
     before, targets = torch.randn(50, 7), torch.randint(7, (50,))
     after = before + 0.1 * torch.randn(50, 7)
-    comparison = Comparison()
+    comparison = OutputComparison()
     for part in (slice(0, 20), slice(20, 50)):
         comparison.add_logits(before[part], after[part], targets=targets[part])
     found = comparison.report(**DETAILS)
@@ -31,7 +31,7 @@ def test_figures_do_not_depend_on_the_split_into_batches():
 def test_vectors_are_compared_by_cosine_similarity():
     before = torch.eye(3)
     after = torch.tensor([[1.0, 0, 0], [0, 2, 0], [0, 1, 1]])
-    comparison = Comparison()
+    comparison = OutputComparison()
     comparison.add_vectors(before, after)
     found = comparison.report(**DETAILS)
     assert found.cosine_least == pytest.approx(math.sqrt(0.5))
@@ -41,7 +41,7 @@ def test_vectors_are_compared_by_cosine_similarity():
 
 
 def test_lines_are_readable():
-    comparison = Comparison()
+    comparison = OutputComparison()
     comparison.add_logits(torch.eye(4), torch.eye(4) * 0.5, targets=torch.arange(4))
     text = "\n".join(comparison.report(**DETAILS).lines())
     assert "--text" not in text, "perplexity is low"
@@ -49,6 +49,6 @@ def test_lines_are_readable():
 
 
 def test_high_perplexity_is_noted():
-    comparison = Comparison()
+    comparison = OutputComparison()
     comparison.add_logits(torch.eye(4) * 40, torch.eye(4) * 40, targets=torch.tensor([1, 2, 3, 0]))
     assert "--text FILE" in comparison.report(**DETAILS).lines()[-1]

@@ -9,7 +9,7 @@ import pytest
 from support import pages
 from support.browser import choose, column_of, hover, near, point_at, tip, value_in
 
-from headway.explain.story import Guess, LensLayer, Story
+from headway.explain.story import Guess, LensLayerView, Story
 
 Open = Callable[[Story], Any]
 
@@ -129,7 +129,7 @@ def test_only_self_attention_is_rotated_by_position(show: Open) -> None:
 
 def test_the_logit_lens_of_a_classifier(show: Open) -> None:
     guesses = [Guess("good", 0.75), Guess("not good", 0.25)]
-    page = show(replace(pages.encoder_story("classes"), lens=[LensLayer(0, [guesses])]))
+    page = show(replace(pages.encoder_story("classes"), lens=[LensLayerView(0, [guesses])]))
     near(page, "stream")
     assert column_of(page, "lens", 1) == ["good 75%"] and column_of(page, "lens", 2) == ["not good 25%"]
 

@@ -4,18 +4,18 @@ import pytest
 
 from headway.errors import InputError
 from headway.explain.model_map import attentions
-from headway.explain.size_budget import FRAME, PAGE, Kept, Sizes, _spread, select_layers
+from headway.explain.size_budget import FRAME, PAGE, Kept, StorySizes, _spread, select_layers
 from headway.models.build import build
 from headway.models.recipes import Size, encoder
 
 
-def sizes_of(*, layers: int, heads: int, width: int, tokens: int) -> Sizes:
+def sizes_of(*, layers: int, heads: int, width: int, tokens: int) -> StorySizes:
     size = Size(width=width, layers=layers, heads=heads, dropout=0.0)
     model = build(encoder(size, "classic", vocab=100), device="meta")
-    return Sizes(attentions(model), {"text": tokens}, {"text": width})
+    return StorySizes(attentions(model), {"text": tokens}, {"text": width})
 
 
-def taken(sizes: Sizes, kept: Kept) -> float:
+def taken(sizes: StorySizes, kept: Kept) -> float:
     total = sizes.weights(kept.weights, quantized=kept.quantized) + sum(map(sizes.vectors, kept.vectors))
     return FRAME + sizes.candidates() + total + (sizes.embedding() if kept.embedding else 0)
 

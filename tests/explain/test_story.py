@@ -16,13 +16,13 @@ def read(wire: dict) -> np.ndarray:
 
 
 def make_story(**parts) -> story.Story:
-    tokens = [story.Token("</script>\u202e\U0001f600", 1), story.Token("b", 2)]
-    model = story.Model("m", "f", "decoder", [("layers", "2")])
+    tokens = [story.TokenView("</script>\u202e\U0001f600", 1), story.TokenView("b", 2)]
+    model = story.ModelView("m", "f", "decoder", [("layers", "2")])
     return story.Story("t", model, {"text": story.Sequence("text", tokens)}, **parts)
 
 
-def attention(weights: np.ndarray) -> story.Attention:
-    return story.Attention(
+def attention(weights: np.ndarray) -> story.AttentionView:
+    return story.AttentionView(
         "a", "decoder", 0, "self", "text", "text", True, 0.5, 1, 1, weights, np.tril(np.ones((2, 2), dtype=bool))
     )
 
@@ -61,6 +61,6 @@ def test_tokens_are_encoded_unchanged() -> None:
 
 
 def test_nan_raises() -> None:
-    output = story.Output("next", [story.Row("x", [], float("nan"), 0)], "")
+    output = story.OutputView("next", [story.RowView("x", [], float("nan"), 0)], "")
     with pytest.raises(ValueError, match="JSON compliant"):
         make_story(output=output).to_json()

@@ -16,7 +16,7 @@ from transformers import DebertaV2Config, DebertaV2Model
 import headway
 from headway.bundle import Bundle
 from headway.errors import CheckpointError, ConfigError, InputError
-from headway.tasks.entities_by_name import EntitiesByName, Reading, split_words
+from headway.tasks.entities_by_name import EntitiesByName, EntityReading, split_words
 
 GOLDEN = golden()
 CASES = list(GOLDEN["cases"])
@@ -38,7 +38,7 @@ def bundles(folders: dict[str, Path]) -> dict[str, Bundle]:
     return {name: headway.load(folder) for name, folder in folders.items()}
 
 
-def reading(bundle: Bundle, text: str, labels: list[str]) -> Reading:
+def reading(bundle: Bundle, text: str, labels: list[str]) -> EntityReading:
     task, (text, spans) = bundle.find_task(), split_words(text, 1)
     assert isinstance(task, EntitiesByName)
     (only,) = task.read([text[a:b] for a, b in spans], labels, where="")
@@ -46,7 +46,7 @@ def reading(bundle: Bundle, text: str, labels: list[str]) -> Reading:
 
 
 @torch.no_grad()
-def logits(bundle: Bundle, read: Reading) -> Tensor:
+def logits(bundle: Bundle, read: EntityReading) -> Tensor:
     """(word, span, label) of one text alone."""
     places = {"word_at": torch.tensor([read.word_at]), "label_at": torch.tensor([read.label_at])}
     return bundle.model(torch.tensor([read.ids]), **places).logits[0]
@@ -70,7 +70,7 @@ def test_logits_and_entities_are_those_of_the_package(case: str, bundles: dict[s
 
 
 @torch.no_grad()
-def written_out(folder: Path, read: Reading) -> Tensor:
+def written_out(folder: Path, read: EntityReading) -> Tensor:
     """From the file's own tensors: the reference library's encoder, torch's LSTM, and the spans one by one."""
     config, tensors = json.loads((folder / "gliner_config.json").read_text()), load_file(folder / "model.safetensors")
 

@@ -10,10 +10,10 @@ from scipy import stats
 from headway.generation.filters import (
     BadWords,
     CountPenalty,
+    FilterRow,
     History,
     NoRepeatNgram,
     RepetitionPenalty,
-    Row,
     apply,
     score_filters,
 )
@@ -37,7 +37,7 @@ NONE = History([])
 
 
 def history(ids: torch.Tensor, *, prompt: int = 0, new: int = 0) -> History:
-    return History([Row(row[row >= 0].numpy(), prompt, new, {}) for row in ids])
+    return History([FilterRow(row[row >= 0].numpy(), prompt, new, {}) for row in ids])
 
 
 def filtered(scores: torch.Tensor, settings: GenerationSettings, seen: History) -> torch.Tensor:
@@ -153,7 +153,7 @@ def test_sampling_filters_run_in_the_references_order(scores):
 
 def test_rows_of_different_length_are_independent(scores, ids):
     """Each filter that reads the ids gives a row in a batch what it gives the row alone."""
-    rows = [Row(ids[row, 3 * row :].numpy(), row, 0, {}) for row in range(ROWS)]
+    rows = [FilterRow(ids[row, 3 * row :].numpy(), row, 0, {}) for row in range(ROWS)]
     for rule in (RepetitionPenalty(1.5), CountPenalty(0.3, 0.7), NoRepeatNgram(1), NoRepeatNgram(2), NoRepeatNgram(3)):
         together = rule(scores, History(rows))
         for row in range(ROWS):
@@ -161,7 +161,7 @@ def test_rows_of_different_length_are_independent(scores, ids):
 
 
 def test_history_is_padded_on_the_left_with_minus_one():
-    seen = History([Row(np.array([4, 9, 5]), 1, 2, {}), Row(np.array([7, 7]), 2, 0, {})])
+    seen = History([FilterRow(np.array([4, 9, 5]), 1, 2, {}), FilterRow(np.array([7, 7]), 2, 0, {})])
     assert seen.ids.tolist() == [[4, 9, 5], [-1, 7, 7]]
     assert seen.answers.tolist() == [[9, 5], [-1, -1]]
 
@@ -184,7 +184,7 @@ def test_frequency_counts_the_answer_and_repetition_the_prompt_too(scores):
 
 def test_ends_are_forbidden_until_the_minimum(scores):
     settings = GenerationSettings(min_new_tokens=3, eos_ids=(5,), stop_ids=(7, 10_000))
-    rows = [Row(np.zeros(4, dtype=np.int64), 2, new, {}) for new in (2, 3, 0, 7, 2, 3)]
+    rows = [FilterRow(np.zeros(4, dtype=np.int64), 2, new, {}) for new in (2, 3, 0, 7, 2, 3)]
     got = kept(filtered(scores, settings, History(rows)))
     every = set(range(VOCAB))
     assert got == [every - {5, 7} if row.new < 3 else every for row in rows]

@@ -10,7 +10,7 @@ from support.variants import PAIR, random_model
 
 from headway.errors import InputError
 from headway.generation import GenerationSettings, Session
-from headway.generation.filters import Force, History, Row
+from headway.generation.filters import FilterRow, Force, History
 from headway.generation.timestamp_rules import RecordProbability, TimestampRules
 
 END, FIRST, VOCAB = 10, 14, 20  # text 0–9, the end 10, other special tokens 11–13, timestamps 14–19
@@ -20,7 +20,7 @@ RULES = TimestampRules(FIRST, END, latest_start=2)
 def allowed(answer: list[int], scores: torch.Tensor | None = None, rules: TimestampRules = RULES) -> list[int]:
     """Ids that may follow, where no rule but the pairs and their order forces a timestamp."""
     flat = torch.zeros(VOCAB).index_fill(0, torch.arange(FIRST, VOCAB), -9.0) if scores is None else scores
-    row = Row(np.array([1, *answer]), 1, len(answer), {})
+    row = FilterRow(np.array([1, *answer]), 1, len(answer), {})
     return torch.isfinite(rules(flat[None], History([row]))[0]).nonzero().flatten().tolist()
 
 
@@ -56,7 +56,7 @@ def test_forced_tokens_are_not_the_answers() -> None:
 
 def test_rows_do_not_depend_on_each_other() -> None:
     answers = [[], [15], [15, 3], [15, 3, 17], [14, 3, 16, 16, 2, 19]]
-    rows = [Row(np.array([1, *answer]), 1, len(answer), {}) for answer in answers]
+    rows = [FilterRow(np.array([1, *answer]), 1, len(answer), {}) for answer in answers]
     scores = torch.randn(len(rows), VOCAB)
     together = RULES(scores, History(rows))
     for number, row in enumerate(rows):

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from headway.cli.app import app
 from headway.errors import ConfigError
 from headway.jobs.estimate import (
-    Layout,
+    DecoderShape,
     Machine,
-    Shape,
+    ShardLayout,
     Work,
     estimate,
     memory,
@@ -38,8 +38,8 @@ CASES = [
     {"width": 256, "layers": 4, "vocab": 256, "rows": 8, "length": 128, "checkpoint_activations": True},
     {"width": 384, "layers": 3, "vocab": 512, "rows": 1, "length": 64},
 ]
-DDP, SHARD = Layout(shard=False, recompute=False), Layout(shard=True, recompute=False)
-SHAPE = Shape(layers=2, width=256, vocab=1000)
+DDP, SHARD = ShardLayout(shard=False, recompute=False), ShardLayout(shard=True, recompute=False)
+SHAPE = DecoderShape(layers=2, width=256, vocab=1000)
 WORK = Work(tokens=1e6, context=128, batch=8)
 
 
@@ -56,14 +56,14 @@ ALONE = [{"ranks": 1, **size} for size in SIZES]
 
 
 def planned(case: dict, *, ranks: int = 1) -> float:
-    shape = Shape(case["layers"], case["width"], case["vocab"], heads=4)
+    shape = DecoderShape(case["layers"], case["width"], case["vocab"], heads=4)
     work = Work(1e6, case["length"], case["rows"], "fp32", case.get("optimizer", "muon"))
     rows = case["rows"] // ranks // case.get("accumulate", 1)
     return memory(shape, layout_of(case), ranks=ranks, rows=rows, work=work, cuda=False).total
 
 
-def layout_of(case: dict) -> Layout:
-    return Layout(shard=case.get("shard") == "full", recompute=case.get("checkpoint_activations", False))
+def layout_of(case: dict) -> ShardLayout:
+    return ShardLayout(shard=case.get("shard") == "full", recompute=case.get("checkpoint_activations", False))
 
 
 def told_by(script: str, cases: list[dict], **environment: str) -> list:
@@ -108,7 +108,7 @@ def test_processes_grow_and_send_as_planned(cases):
 
 
 def planned_traffic(case: dict) -> float:
-    shape, passes = Shape(case["layers"], case["width"], case["vocab"]), case.get("accumulate", 1)
+    shape, passes = DecoderShape(case["layers"], case["width"], case["vocab"]), case.get("accumulate", 1)
     optimizer = case.get("optimizer", "muon")
     return step_traffic(shape, layout_of(case), ranks=2, passes=passes, optimizer=optimizer, cuda=False)
 
@@ -135,15 +135,17 @@ def test_work_and_traffic():
 @pytest.mark.parametrize("recompute", [False, True])
 def test_work_is_what_torch_counts(recompute):
     """Of the matrix products of a step; attention is a few per cent here, and not all kernels of it are counted."""
-    shape, work = Shape(layers=4, width=128, vocab=1000, heads=4), Work(1e6, context=64, batch=2)
+    shape, work = DecoderShape(layers=4, width=128, vocab=1000, heads=4), Work(1e6, context=64, batch=2)
     size = Size(width=shape.width, layers=shape.layers, heads=shape.heads)
     model = build(decoder(size, "modern", vocab=shape.vocab, context=work.context))
     ids = torch.randint(shape.vocab, (work.batch, work.context))
     with FlopCounterMode(display=False) as counter, checkpoint_blocks(model) if recompute else nullcontext():
         model.train()(ids).logits.sum().backward()
     counted = counter.get_total_flops()
-    assert step_flops(shape, Layout(shard=False, recompute=recompute), work) == pytest.approx(counted, rel=0.15)
-    assert step_flops(shape, Layout(shard=False, recompute=not recompute), work) != pytest.approx(counted, rel=0.15)
+    assert step_flops(shape, ShardLayout(shard=False, recompute=recompute), work) == pytest.approx(counted, rel=0.15)
+    assert step_flops(shape, ShardLayout(shard=False, recompute=not recompute), work) != pytest.approx(
+        counted, rel=0.15
+    )
 
 
 def test_what_fits():

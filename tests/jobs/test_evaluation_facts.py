@@ -10,7 +10,7 @@ import torch
 from headway.baselines import Baseline, baseline_lines
 from headway.data.row import Row
 from headway.jobs.inference import Evaluation, training_note
-from headway.jobs.report import Facts, write_report
+from headway.jobs.report import EvaluationFacts, write_report
 from headway.jobs.run_config import make_plan
 from headway.tasks.evaluated import Evaluated
 from headway.tasks.label_predictions import Labels
@@ -80,7 +80,7 @@ def test_of_a_folder_with_parts_the_training_part_alone(tmp_path: Path) -> None:
 
 
 def test_a_report_has_the_signature_and_the_baselines(tmp_path: Path) -> None:
-    facts = Facts(signature="sig|1", baselines=[FREQUENT, Baseline(RIGHT, {"f1": 0.0})])
+    facts = EvaluationFacts(signature="sig|1", baselines=[FREQUENT, Baseline(RIGHT, {"f1": 0.0})])
     write_report(Evaluated(TAGGED), tmp_path, facts)
     assert json.loads((tmp_path / "scores.json").read_text()) == {**TAGGED, "signature": "sig|1"}
     page = (tmp_path / "report.html").read_text()

@@ -18,7 +18,7 @@ from headway.bundle import Bundle
 from headway.cli import app
 from headway.data.boxes import Box
 from headway.data.row import Row
-from headway.jobs.report import Facts, write_report
+from headway.jobs.report import EvaluationFacts, write_report
 from headway.jobs.report_page import calibration_error
 from headway.models.build import build
 from headway.models.init import initialise
@@ -199,7 +199,9 @@ def test_a_page_for_every_kind_of_evaluation(name: str, tmp_path: Path) -> None:
     assert [(each.row.where, each.score) for each in evaluated.worst()] == [
         (where, pytest.approx(score, abs=0.01)) for where, score in mistakes
     ]
-    facts = Facts(model="<m>", task="t", data="d.tsv", examples="6 examples", search="greedy search", signature="sig|1")
+    facts = EvaluationFacts(
+        model="<m>", task="t", data="d.tsv", examples="6 examples", search="greedy search", signature="sig|1"
+    )
     written = write_report(evaluated, tmp_path, facts)
     page = (tmp_path / "report.html").read_text()
     assert {"report.html", "scores.json"} <= set(written) and "&lt;m&gt;: t" in page and "<m>" not in page

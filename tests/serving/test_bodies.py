@@ -22,10 +22,10 @@ from headway.serving.api_errors import ApiError
 from headway.serving.app import MODULES
 from headway.serving.exchange import PLACE, LargeAnswer, Place, in_thread
 from headway.serving.fair_queue import FairTurns
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.prediction_worker import PredictionTicket
 
-LIMITS = Limits(values=1000, keys=100, digits=50)
+LIMITS = ServerLimits(values=1000, keys=100, digits=50)
 
 
 # ---------------------------------------------------------------------------------------- counts
@@ -119,7 +119,7 @@ def test_trust_58_a_key_given_twice_is_refused_on_every_route(tasks: Running) ->
 
 @pytest.fixture(scope="module")
 def small(embedder: Path) -> Iterator[Running]:
-    limits = Limits(
+    limits = ServerLimits(
         connections=12, client_connections=6, idle_connections=4, header_seconds=30, body_seconds=30,
         bodies_bytes=1_000_000, client_bodies_bytes=600_000, small_body_bytes=10_000,
     )  # fmt: skip

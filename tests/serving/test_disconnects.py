@@ -10,7 +10,7 @@ import pytest
 from support.scheduling import MODEL, TEXT, body, send, slowed, until, worker
 from support.server import Running, running
 
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.worker import Worker
 
 CLIENTS = 200
@@ -19,7 +19,7 @@ CLIENTS = 200
 @contextlib.contextmanager
 def crowded(language_model: Path, *, stream: bool) -> Iterator[Running]:
     """A server with 200 clients, 8 of which are answered, after they have left. All answers would take 100 s."""
-    limits = Limits(running=8, queue=CLIENTS, drain=2)
+    limits = ServerLimits(running=8, queue=CLIENTS, drain=2)
     with running(language_model, limits=limits) as server, slowed(server, 0.05):
         clients = [send(server, body(max_tokens=80, stream=stream)) for _ in range(CLIENTS)]
         until(lambda: worker(server).counts == (8, CLIENTS - 8), seconds=60)

@@ -8,7 +8,7 @@ import pytest
 from support.server import Running
 
 from headway.serving.fields import parse_json
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 
 RIGHT: dict[str, dict[str, Any]] = {  # a request of each route that is answered
     "/v1/chat/completions": {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1},
@@ -81,4 +81,4 @@ def test_trust_29_a_number_that_json_does_not_have_names_its_field(tasks: Runnin
 
 def test_numbers_that_json_has_are_read() -> None:
     text = b'{"a": [1, -2.5, 1e308, 0.0, -0.0], "b": {"c": 1e-400}}'
-    assert parse_json(text, Limits()) == {"a": [1, -2.5, 1e308, 0.0, -0.0], "b": {"c": 0.0}}
+    assert parse_json(text, ServerLimits()) == {"a": [1, -2.5, 1e308, 0.0, -0.0], "b": {"c": 0.0}}

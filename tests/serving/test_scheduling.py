@@ -19,7 +19,7 @@ from headway.bundle import Bundle
 from headway.generation import GenerationSettings, Hypothesis, generate
 from headway.serving.fair_queue import FairQueue
 from headway.serving.generation_worker import GenerationWorker
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.turns import Turns
 
 # ---------------------------------------------------------------------------------------- batched = solo
@@ -48,7 +48,7 @@ def solo(writer: Bundle, fields: dict[str, Any]) -> Hypothesis:
 def test_trust_38_53_batched_answers_are_solo_answers(language_model: Path, writer: Bundle, prefix_cache: bool) -> None:
     """Requests join and leave at random, some leave early; each of the others gets its solo answer."""
     wanted = requests(16, seed=1)
-    with running(language_model, prefix_cache=prefix_cache, limits=Limits(running=6, queue=100)) as server:
+    with running(language_model, prefix_cache=prefix_cache, limits=ServerLimits(running=6, queue=100)) as server:
         sizes: list[int] = []
         observe = worker(server).metrics.batch.observe
         worker(server).metrics.batch.observe = lambda size: (sizes.append(size), observe(size))
@@ -72,7 +72,7 @@ def test_trust_38_53_batched_answers_are_solo_answers(language_model: Path, writ
 
 @pytest.mark.parametrize(("queue", "excess"), [(3, 6), (0, 9), (9, 0)])  # the last: a control, nobody is refused
 def test_trust_35_exactly_the_excess_is_refused(language_model: Path, queue: int, excess: int) -> None:
-    with running(language_model, limits=Limits(running=2, queue=queue)) as server, gated(server) as gate:
+    with running(language_model, limits=ServerLimits(running=2, queue=queue)) as server, gated(server) as gate:
         with ThreadPoolExecutor(11) as pool:
             replies = [pool.submit(server.post, TEXT, body()) for _ in range(11)]
             until(lambda: sum(reply.done() for reply in replies) + sum(worker(server).counts) == 11)
@@ -115,7 +115,7 @@ def test_forward_passes_of_several_models_have_turns() -> None:
 
 
 def test_a_deadline_ends_a_request_and_frees_its_place(language_model: Path) -> None:
-    with running(language_model, limits=Limits(deadline=0.4)) as server:
+    with running(language_model, limits=ServerLimits(deadline=0.4)) as server:
         with gated(server):
             late = server.post(TEXT, body())
             assert late.status == 504 and late.error["code"] == "deadline_exceeded"

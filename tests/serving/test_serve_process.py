@@ -21,7 +21,7 @@ from support.commands import headway
 from support.server import running
 
 from headway.errors import InputError
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.model_table import named
 from headway.serving.server import bind
 
@@ -138,7 +138,7 @@ def test_the_least_recently_used_model_is_unloaded_but_never_a_busy_one(
         sum(f.stat().st_size for f in each.glob("*.safetensors")) for each in (language_model, translator, embedder)
     ]
     budget = round((sizes[1] + max(sizes[0], sizes[2])) * 1.02)  # the translator and one of the others
-    with running(language_model, translator, embedder, memory=budget, limits=Limits(deadline=20)) as server:
+    with running(language_model, translator, embedder, memory=budget, limits=ServerLimits(deadline=20)) as server:
         models = server.server.models
 
         def loaded() -> list[str]:

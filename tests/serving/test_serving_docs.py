@@ -17,7 +17,7 @@ from support.server import options, running
 
 from headway.serving import probe
 from headway.serving.app import MODULES
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
@@ -70,8 +70,8 @@ def test_the_unit_file() -> None:
     unit.read_string(text)
     words = shlex.split(unit["Service"]["ExecStart"])
     assert words[1] == "serve" and {word for word in words if word.startswith("--")} <= options()
-    assert int(unit["Service"]["TimeoutStopSec"]) > Limits.drain
-    assert int(unit["Service"]["LimitNOFILE"]) > 2 * Limits.connections
+    assert int(unit["Service"]["TimeoutStopSec"]) > ServerLimits.drain
+    assert int(unit["Service"]["LimitNOFILE"]) > 2 * ServerLimits.connections
     cache = dict(word.split("=") for word in shlex.split(unit["Service"]["Environment"]))["NUMBA_CACHE_DIR"]
     assert cache == f"/var/cache/{unit['Service']['CacheDirectory']}", "a folder that the service may write"
     credential = unit["Service"]["LoadCredential"].partition(":")[0]
@@ -110,7 +110,7 @@ def test_the_yaml_files() -> None:
         assert check["timeoutSeconds"] == 5, "longer than the start of Python and the probe's own limit of 4 s"
     assert container["securityContext"]["runAsNonRoot"], "for which the image's user is a number"
     drained = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert min(drained, int(service["stop_grace_period"].rstrip("s"))) > Limits.drain
+    assert min(drained, int(service["stop_grace_period"].rstrip("s"))) > ServerLimits.drain
 
 
 def test_the_nginx_file() -> None:
@@ -119,8 +119,10 @@ def test_the_nginx_file() -> None:
     statements = [line.strip() for line in text.splitlines() if line.strip() and line.strip()[-1] not in "{}"]
     assert all(line.endswith(";") for line in statements)
     settings = dict(line.rstrip(";").split(None, 1) for line in statements if not line.startswith("proxy_set_header"))
-    assert settings["proxy_buffering"] == "off" and int(settings["proxy_read_timeout"].rstrip("s")) > Limits.deadline
-    assert int(settings["client_max_body_size"].rstrip("m")) * 2**20 == Limits.media_bytes
+    assert (
+        settings["proxy_buffering"] == "off" and int(settings["proxy_read_timeout"].rstrip("s")) > ServerLimits.deadline
+    )
+    assert int(settings["client_max_body_size"].rstrip("m")) * 2**20 == ServerLimits.media_bytes
     assert {"ssl_certificate", "ssl_certificate_key"} <= set(settings) and settings["listen"] == "443 ssl"
 
 
@@ -128,7 +130,7 @@ def test_the_table_of_limits_has_every_limit_with_its_value() -> None:
     table = PAGE.split("### Limits")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
     shown = {row[0]: row[1] for row in rows[2:]}
-    limits = dataclasses.asdict(Limits())
+    limits = dataclasses.asdict(ServerLimits())
     for name in ("running", "queue", "deadline", "drain"):  # options of the command
         del limits[name]
     numbers = [
@@ -138,7 +140,7 @@ def test_the_table_of_limits_has_every_limit_with_its_value() -> None:
     ]
     assert sorted(numbers) == sorted(map(float, limits.values()))
     assert all(len(row) == 4 and row[3] for row in rows), "what each is for"
-    defaults = {"--running": Limits.running, "--limit": Limits.queue, "--deadline": Limits.deadline,
-                "--drain": Limits.drain}  # fmt: skip
+    defaults = {"--running": ServerLimits.running, "--limit": ServerLimits.queue, "--deadline": ServerLimits.deadline,
+                "--drain": ServerLimits.drain}  # fmt: skip
     for option, value in defaults.items():
         assert re.search(rf"^\| `{option}` \| {value:g}( s)? \|", PAGE, re.M), option

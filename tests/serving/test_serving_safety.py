@@ -20,7 +20,7 @@ from support.server import Running, running
 from headway.errors import ConfigError, InputError
 from headway.serving import guard
 from headway.serving.app import MODULES
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.server import Server, TimedProtocol, check_exposure, is_loopback
 
 KEY = "a long secret key"
@@ -39,7 +39,7 @@ def everything(server: Running) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def plain(embedder: Path) -> Iterator[Running]:
-    limits = Limits(
+    limits = ServerLimits(
         header_seconds=0.7, body_seconds=0.7, keep_alive=1, json_bytes=100_000, media_bytes=200_000, pixels=10_000
     )
     with running(embedder, limits=limits, hosts=["models.example"], origins=["https://app.example"]) as found:
@@ -119,7 +119,7 @@ def test_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> 
         return a == b
 
     monkeypatch.setattr(guard.hmac, "compare_digest", recorded)
-    middleware = guard.Guard(None, limits=Limits(), metrics=None, keys=["first", "second"])  # type: ignore[arg-type]
+    middleware = guard.Guard(None, limits=ServerLimits(), metrics=None, keys=["first", "second"])  # type: ignore[arg-type]
     assert middleware._client({b"authorization": b"Bearer first"}) == "key 0"
     assert compared == [(b"first", b"first"), (b"second", b"first")], "every key is compared, also after a match"
 

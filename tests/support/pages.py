@@ -6,26 +6,26 @@ import base64
 import numpy as np
 
 from headway.explain.story import (
-    Attention,
-    Attribution,
+    AttentionView,
+    AttributionView,
     Candidate,
-    Embedding,
-    Generation,
+    EmbeddingView,
+    GenerationView,
     Guess,
     HeadScore,
-    LensLayer,
-    Model,
-    Output,
-    Part,
-    Picture,
+    LensLayerView,
+    ModelView,
+    OutputView,
+    PartView,
+    PictureView,
     Position,
-    Row,
+    RowView,
     Section,
     Sequence,
     Step,
     Story,
-    Table,
-    Token,
+    TableView,
+    TokenView,
 )
 
 WORDS = ("Once", " upon", " a", " time", ",", " there", " was", " a", " little", " girl", " who", " ran", ".", " She")
@@ -47,7 +47,7 @@ HOSTILE = (
 
 
 def sequence(words: tuple[str, ...], count: int, *, label: str = "text") -> Sequence:
-    return Sequence(label, [Token(words[i % len(words)], 100 + i) for i in range(count)])
+    return Sequence(label, [TokenView(words[i % len(words)], 100 + i) for i in range(count)])
 
 
 def attention(
@@ -63,7 +63,7 @@ def attention(
     kind: str = "self",
     bias: bool = False,
     kept: bool = True,
-) -> Attention:
+) -> AttentionView:
     (query_name, nq), (key_name, nk) = queries, keys
     q = 2 * rng.standard_normal((heads, nq, size), dtype=np.float32)
     k, v = (rng.standard_normal((kv_heads, nk, size), dtype=np.float32) for _ in range(2))
@@ -75,7 +75,7 @@ def attention(
     scores = np.where(mask[None] > 0, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-    return Attention(
+    return AttentionView(
         f"{stack}.blocks.{layer}.{kind}",
         stack,
         layer,
@@ -100,18 +100,20 @@ def candidates(rng: np.random.Generator, words: tuple[str, ...], count: int) -> 
 
 def choice(
     rng: np.random.Generator, words: tuple[str, ...], *, label: str = "next token", count: int = 20, at: int = 0
-) -> Row:
+) -> RowView:
     few = candidates(rng, words, count)
-    return Row(label, few, float(np.log(np.exp([each.logit for each in few]).sum())), count, at, few[0].id)
+    return RowView(label, few, float(np.log(np.exp([each.logit for each in few]).sum())), count, at, few[0].id)
 
 
-def embedding(rng: np.random.Generator, name: str, count: int, *, kind: str = "rotary", width: int = 48) -> Embedding:
+def embedding(
+    rng: np.random.Generator, name: str, count: int, *, kind: str = "rotary", width: int = 48
+) -> EmbeddingView:
     token = rng.standard_normal((count, width), dtype=np.float32)
     place = np.arange(count)[:, None] / 10000 ** (np.arange(width // 2)[None] * 2 / width)
     waves = np.concatenate([np.sin(place), np.cos(place)], 1).astype(np.float32)
     added = waves if kind in ("sinusoidal", "learned") else None
     angles = place[:, :8].astype(np.float32) if kind == "rotary" else None
-    return Embedding(name, token, Position(kind, added, angles), token if added is None else token + added)
+    return EmbeddingView(name, token, Position(kind, added, angles), token if added is None else token + added)
 
 
 def decoder_story(
@@ -124,11 +126,11 @@ def decoder_story(
         attention(rng, i, queries=text, keys=text, heads=heads, kv_heads=heads // 2, size=size, kept=i < keep)
         for i in range(layers)
     ]
-    parts = [Part("decoder", -1, "embedding", "text", rng.uniform(1, 2, count).tolist())]
+    parts = [PartView("decoder", -1, "embedding", "text", rng.uniform(1, 2, count).tolist())]
     for i in range(layers):
         for part in ("attention", "feedforward"):
             norms = [rng.uniform(1, 9, count).tolist() for _ in range(3)]
-            parts.append(Part("decoder", i, part, "text", norms[0], norms[1], [value / 9 for value in norms[2]]))
+            parts.append(PartView("decoder", i, part, "text", norms[0], norms[1], [value / 9 for value in norms[2]]))
     best = [[Guess(words[i % len(words)], 0.3 - 0.1 * k) for k in range(3)] for i in range(count)]
     looks = [np.full((heads, count + i), 1 / (count + i), np.float32) for i in range(5)]
     rows = [choice(rng, words) for _ in looks]
@@ -139,22 +141,22 @@ def decoder_story(
     logits = rng.standard_normal(5).round(3).tolist()
     return Story(
         title="Once upon a time",
-        model=Model("stories-synthetic", "llama", "decoder", [("layers", str(layers)), ("heads", str(heads))]),
+        model=ModelView("stories-synthetic", "llama", "decoder", [("layers", str(layers)), ("heads", str(heads))]),
         sequences={"text": sequence(words, count)},
         task="generate",
         note=["a story made by hand"],
         embedding=[embedding(rng, "text", count)],
         attention=stack,
         stream=parts,
-        output=Output("next", [choice(rng, words, label="after the last token")], words[0]),
-        lens=[LensLayer(i, best) for i in range(layers)],
+        output=OutputView("next", [choice(rng, words, label="after the last token")], words[0]),
+        lens=[LensLayerView(i, best) for i in range(layers)],
         heads=[
             HeadScore(stack[min(1, layers - 1)].name, min(1, layers - 1), 1, -0.7, -0.5),
             HeadScore(stack[0].name, 0, 0, 0.2, None),
         ],
-        attribution=Attribution(words[0], sum(logits), [(f"part {i}", value) for i, value in enumerate(logits)]),
-        generation=Generation(steps),
-        example=[Section("A worked example", ["In words."], Table(["a", "b"], [["1", "2"]]))],
+        attribution=AttributionView(words[0], sum(logits), [(f"part {i}", value) for i, value in enumerate(logits)]),
+        generation=GenerationView(steps),
+        example=[Section("A worked example", ["In words."], TableView(["a", "b"], [["1", "2"]]))],
     )
 
 
@@ -171,12 +173,12 @@ def translator_story() -> Story:
     rows = [choice(rng, WORDS, label=f"after {i}", at=i) for i in range(4)]
     return Story(
         title="A date",
-        model=Model("dates", "bart", "encoder-decoder"),
+        model=ModelView("dates", "bart", "encoder-decoder"),
         sequences=sequences,
         task="translate",
         embedding=places,
         attention=stack,
-        output=Output("next", rows, "2024-01-01"),
+        output=OutputView("next", rows, "2024-01-01"),
     )
 
 
@@ -185,7 +187,7 @@ def encoder_story(kind: str) -> Story:
     rng = np.random.default_rng(2)
     text = ("text", 5)
     rows = [choice(rng, ("yes", "no", "perhaps"), label=WORDS[i], count=3) for i in range(5 if kind == "tags" else 2)]
-    output = Output(
+    output = OutputView(
         kind,
         [] if kind == "vector" else rows,
         "yes",
@@ -198,7 +200,7 @@ def encoder_story(kind: str) -> Story:
     ]
     return Story(
         title=kind,
-        model=Model("encoder", "bert", "encoder"),
+        model=ModelView("encoder", "bert", "encoder"),
         sequences={"text": sequence(WORDS, 5)},
         task=kind,
         attention=bare,
@@ -212,14 +214,14 @@ def picture_story() -> Story:
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     assert base64.b64decode(pixel).startswith(b"\x89PNG")
     patches = Sequence(
-        "patches", [Token("[CLS]", 0), *(Token(f"patch {i}", i) for i in range(6))], Picture(pixel, 2, 3)
+        "patches", [TokenView("[CLS]", 0), *(TokenView(f"patch {i}", i) for i in range(6))], PictureView(pixel, 2, 3)
     )
     return Story(
         title="A picture",
-        model=Model("eye", "vit", "vision"),
+        model=ModelView("eye", "vit", "vision"),
         sequences={"text": patches},
         attention=[attention(rng, 0, queries=("text", 7), keys=("text", 7), stack="encoder")],
-        output=Output("classes", [choice(rng, ("cat", "dog"), count=2)], "cat"),
+        output=OutputView("classes", [choice(rng, ("cat", "dog"), count=2)], "cat"),
     )
 
 
@@ -230,15 +232,15 @@ def seed_story() -> Story:
     scores = (q @ k.transpose(0, 2, 1)) / np.sqrt(6)
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     asked, looked = (
-        Sequence("the word that looks", [Token("chasing", 0)]),
-        Sequence("looked at", [Token("cat", 1), Token("mouse", 2)]),
+        Sequence("the word that looks", [TokenView("chasing", 0)]),
+        Sequence("looked at", [TokenView("cat", 1), TokenView("mouse", 2)]),
     )
     return Story(
         title="chasing",
-        model=Model("by hand", "none", "encoder"),
+        model=ModelView("by hand", "none", "encoder"),
         sequences={"source": looked, "target": asked},
         attention=[
-            Attention(
+            AttentionView(
                 "by hand",
                 "example",
                 0,

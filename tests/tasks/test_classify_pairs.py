@@ -18,7 +18,7 @@ from headway.models.build import build
 from headway.models.init import initialise
 from headway.preprocess.text import Tokenizer
 from headway.preprocess.text_train import train
-from headway.serving.inference_shapes import Labels
+from headway.serving.inference_shapes import LabelShape
 from headway.tasks.classify import Classify
 from headway.tasks.text_pairs import longest_first
 
@@ -110,7 +110,10 @@ def test_a_pair_has_the_names_of_the_training_data(task: Classify) -> None:
     assert found == [("a", "b")] * 2 and json.loads(kind.example) == {"Frage": "One text", "Antwort": "Another text"}
     again = Classify.from_dict(own.to_dict(), own.tokenizer)
     assert again.input_kind.parse('{"Frage": "a", "Antwort": "b"}') == ("a", "b")
-    assert Labels().read({"Antwort": "b", "Frage": "a"}, "inputs") == {"Antwort": "b", "Frage": "a"}  # over HTTP too
+    assert LabelShape().read({"Antwort": "b", "Frage": "a"}, "inputs") == {
+        "Antwort": "b",
+        "Frage": "a",
+    }  # over HTTP too
     with pytest.raises(InputError, match="takes a pair of texts"):  # the control
         task.input_kind.both({"Antwort": "b", "Frage": "a"}, where="x")
     own.use_columns({"text": "1", "text_pair": "2", "label": "3"})

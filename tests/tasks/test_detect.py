@@ -14,7 +14,7 @@ from headway.data.row import Row
 from headway.errors import ConfigError, DataError, InputError
 from headway.models.build import build
 from headway.models.recipes import Size
-from headway.preprocess.augment_boxes import Picture, mosaic, place, window
+from headway.preprocess.augment_boxes import BoxedPicture, mosaic, place, window
 from headway.tasks.batches import ExampleSource, prepare
 from headway.tasks.detect import Detect
 from headway.tasks.detection_scores import average_precision
@@ -22,7 +22,7 @@ from headway.tasks.detection_settings import Statistics, choose, resolution, sta
 
 TINY = Size(width=32, layers=1, heads=2, dropout=0.0)
 PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).astype(np.uint8).reshape(40, 60, 3)
-PICTURE = Picture(PIXELS, np.array([[0.1, 0.2, 0.5, 0.6], [0.6, 0.1, 0.9, 0.3]], np.float32), np.array([0, 1]))
+PICTURE = BoxedPicture(PIXELS, np.array([[0.1, 0.2, 0.5, 0.6], [0.6, 0.1, 0.9, 0.3]], np.float32), np.array([0, 1]))
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_marked_pixels_stay_inside_their_boxes() -> None:
     """A white square on black: wherever it goes, its box goes along."""
     pixels = np.zeros((48, 64, 3), np.uint8)
     pixels[10:26, 20:44] = 255
-    picture = Picture(pixels, np.array([[20 / 64, 10 / 48, 44 / 64, 26 / 48]], np.float32), np.array([0]))
+    picture = BoxedPicture(pixels, np.array([[20 / 64, 10 / 48, 44 / 64, 26 / 48]], np.float32), np.array([0]))
     seen = 0
     for number in range(30):
         draw = np.random.default_rng(number)

@@ -27,7 +27,7 @@ from headway.models.init import initialise
 from headway.preprocess.processor import Processor
 from headway.tasks import find
 from headway.tasks.draw import Draw, plain_caption
-from headway.tasks.draw_scores import Sizes
+from headway.tasks.draw_scores import SampleSizes
 
 TINY = {"model.width": 16, "model.layers": 1, "model.heads": 2, "batch": 8, "average": 0.9}
 
@@ -262,7 +262,7 @@ def test_mistakes_on_the_command_line_are_explained(folder: Path, language_model
 @pytest.mark.slow
 def test_evaluation_judges_the_pictures_by_trained_classifiers(folder: Path, tmp_path: Path) -> None:
     bundle, data = headway.load(folder), open_builtin(Draw.builtin, size=60)
-    small = Sizes(chosen_by=2, judged=4, taught_by=12, compared=4)
+    small = SampleSizes(chosen_by=2, judged=4, taught_by=12, compared=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundle, "folder", tmp_path)
         patch.setattr(bundle.task, "euler_steps", 1)

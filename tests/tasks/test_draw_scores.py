@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from headway.data.row import Row
-from headway.tasks.draw_scores import GUIDANCES, OTHER_SEEDS, Sizes, label_scores, labels_of, nearest, nearest_scores
+from headway.tasks.draw_scores import (
+    GUIDANCES,
+    OTHER_SEEDS,
+    SampleSizes,
+    label_scores,
+    labels_of,
+    nearest,
+    nearest_scores,
+)
 
 SHADES = {"dark": 40, "light": 200}
-SIZES = Sizes(chosen_by=8, judged=20, taught_by=40)
+SIZES = SampleSizes(chosen_by=8, judged=20, taught_by=40)
 
 
 def picture(shade: float, seed: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import headway
 from headway.bundle import Bundle
 from headway.data.row import Row
 from headway.errors import ConfigError, InputError
-from headway.tasks.entities_by_name import EntitiesByName, Found, split_words, without_overlaps
+from headway.tasks.entities_by_name import EntitiesByName, FoundEntity, split_words, without_overlaps
 
 TEXT = "Marie Curie was born in Warsaw."
 
@@ -32,7 +32,7 @@ def bundle(folder: Path) -> Bundle:
     return headway.load(folder)
 
 
-def overlap(a: Found, b: Found, *, nested: bool) -> bool:
+def overlap(a: FoundEntity, b: FoundEntity, *, nested: bool) -> bool:
     """Of two spans: whether they share a word; with `nested`, unless one has all words of the other."""
     ours, theirs = set(range(a.start, a.end)), set(range(b.start, b.end))
     return bool(ours & theirs) and not (nested and (ours <= theirs or theirs <= ours))
@@ -43,8 +43,8 @@ def test_better_spans_come_first(nested: bool) -> None:
     chance = Random(0)
     for _ in range(50):
         places = {(start := chance.randrange(12), start + chance.randint(1, 5)) for _ in range(chance.randint(0, 25))}
-        found = [Found(start, end, "x", chance.random()) for start, end in sorted(places)]
-        kept: list[Found] = []
+        found = [FoundEntity(start, end, "x", chance.random()) for start, end in sorted(places)]
+        kept: list[FoundEntity] = []
         for each in sorted(found, key=lambda each: -each.score):
             if not any(overlap(each, other, nested=nested) for other in kept):
                 kept.append(each)

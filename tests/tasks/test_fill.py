@@ -20,7 +20,7 @@ from headway.tasks import find
 from headway.tasks.fill import IS_NEXT, NOT_NEXT, Fill
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE
-from headway.tasks.text_pairs import Frame
+from headway.tasks.text_pairs import PairFrame
 
 ROWS = [
     Row({"text": "red one. red two. red three. red four."}, "colours.txt:1"),
@@ -123,7 +123,7 @@ def test_words_of_a_tokenizer_with_spaces_in_its_pieces():
 
 
 def test_the_frame_is_what_the_tokenizer_writes(task):
-    frame, tokenizer = Frame.of(task.tokenizer), task.tokenizer
+    frame, tokenizer = PairFrame.of(task.tokenizer), task.tokenizer
     first, second = (tokenizer.encode(part, special=False) for part in ("red one.", "blue two three."))
     pair = tokenizer.encode_pair("red one.", "blue two three.")
     assert frame.join(first, second) == (pair.ids, pair.segments)

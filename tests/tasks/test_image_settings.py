@@ -12,7 +12,7 @@ from headway.jobs.run_config import complete, facts_of, make_plan, open_data
 from headway.models.recipes import strides
 from headway.tasks import image_settings
 from headway.tasks.classify_image import ClassifyImage
-from headway.tasks.image_settings import LADDER, Pictures, choose, cost, stem_for
+from headway.tasks.image_settings import LADDER, PictureFacts, choose, cost, stem_for
 
 
 def arrows(count: int, *, side: int = 12, labels: tuple[str, str]) -> list[Row]:
@@ -90,7 +90,7 @@ def test_more_pictures_are_evaluated_on_more(monkeypatch: pytest.MonkeyPatch) ->
     """500 of many held-out pictures would keep weights by chance: one standard error is 1% at 95%."""
 
     def rows_for(count: int) -> int:
-        known = Pictures(count, labels=10, side=28, grey=True, sizes_differ=False, mirrored=1.0)
+        known = PictureFacts(count, labels=10, side=28, grey=True, sizes_differ=False, mirrored=1.0)
         monkeypatch.setattr(image_settings, "look", lambda rows: known)
         return int(choose(Facts(), recipe="modern", given={"train.steps": 5}).settings["train.eval_rows"])
 

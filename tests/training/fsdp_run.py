@@ -119,13 +119,13 @@ def dist_sum(value: int) -> int:
 def main() -> None:
     torch.set_num_threads(1)
     loop.draw_curves = lambda *_: None  # not needed
-    start = loop.Run.start
+    start = loop.TrainingRun.start
 
     def watched(self, **options):
         SEEN.trained, SEEN.model, SEEN.optimizers = self.replica.trained, self.model, self.optimizers
         start(self, **options)
 
-    loop.Run.start = watched
+    loop.TrainingRun.start = watched
     fork_ranks(2, pair)
     fork_ranks(1, lambda rank: changing(rank, until=9))
     fork_ranks(2, lambda rank: changing(rank, until=18))

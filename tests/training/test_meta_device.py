@@ -19,7 +19,7 @@ from headway.models.init import initialise
 from headway.models.recipes import recurrent
 from headway.tasks.task import Task
 from headway.training.activation_checkpointing import checkpoint_blocks
-from headway.training.loop import Run
+from headway.training.loop import TrainingRun
 from headway.training.settings import Settings
 
 META = torch.device("meta")
@@ -27,10 +27,12 @@ ROWS = 24
 SETTINGS = {"steps": 3, "batch": 8, "average": 0.9, "weight_decay": 0.1, "device": "meta"}
 
 
-def step(task: Any, model: nn.Module, source: Any, folder: Path, **settings: Any) -> Run:
+def step(task: Any, model: nn.Module, source: Any, folder: Path, **settings: Any) -> TrainingRun:
     """One step, without the read of loss and norm between the gradients and the update."""
     given = Settings(**SETTINGS | settings)
-    run = Run(model.train(), source, loss=task.loss, settings=given, training=folder, world=World(), device=META)
+    run = TrainingRun(
+        model.train(), source, loss=task.loss, settings=given, training=folder, world=World(), device=META
+    )
     batches, count, rows = run.stepper.collate(source.epoch(0)[0], 0)
     gradients = run.stepper.forward_backward(batches, count=count, rows=rows)
     run.update(gradients)

@@ -16,7 +16,7 @@ from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder
 from headway.training import loop, step_trial
-from headway.training.allocations import FREED, AllocationLog, Segment, live_peak
+from headway.training.allocations import FREED, AllocationLog, AllocationSegment, live_peak
 from headway.training.settings import Settings
 from headway.training.step_trial import StepProfile, StepTrial
 
@@ -76,15 +76,15 @@ def test_eight_examples_from_two_and_three() -> None:
 
 
 def test_other_operations_are_extrapolated_by_their_peaks() -> None:
-    one = Segment([(0, 100), (1, 40), (1, FREED)], 2)
-    two = Segment([(0, 100), (1, 30), (2, 50), (1, FREED), (2, FREED)], 3)
+    one = AllocationSegment([(0, 100), (1, 40), (1, FREED)], 2)
+    two = AllocationSegment([(0, 100), (1, 30), (2, 50), (1, FREED), (2, FREED)], 3)
     assert live_peak(one.scaled(two, 1).events) == live_peak(two.events) == 180
     assert live_peak(one.scaled(two, 3).events) == 100 + 40 + 3 * 40
 
 
 def test_no_size_is_below_zero() -> None:
     """Examples that are collated one by one have their own lengths."""
-    one, two = Segment([(0, 80), (1, 8), (1, FREED)], 2), Segment([(0, 80), (1, 80), (1, FREED)], 2)
+    one, two = AllocationSegment([(0, 80), (1, 8), (1, FREED)], 2), AllocationSegment([(0, 80), (1, 80), (1, FREED)], 2)
     assert two.scaled(one, 15).events == [(0, 80), (1, 0), (1, FREED)]
 
 

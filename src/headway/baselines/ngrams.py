@@ -11,14 +11,14 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class Counts:
+class NgramCounts:
     """How often each key occurs; 0 for others."""
 
     keys: np.ndarray  # sorted
     values: np.ndarray
 
     @classmethod
-    def of(cls, keys: np.ndarray, weights: np.ndarray | None = None) -> Counts:
+    def of(cls, keys: np.ndarray, weights: np.ndarray | None = None) -> NgramCounts:
         found, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         return cls(found, counts if weights is None else np.bincount(inverse, weights, minlength=len(found)))
 
@@ -33,9 +33,9 @@ class Counts:
 class Level:
     """The n-grams of one order: their (continuation) counts, and of each history the sum of them and their number."""
 
-    grams: Counts
-    totals: Counts
-    kinds: Counts
+    grams: NgramCounts
+    totals: NgramCounts
+    kinds: NgramCounts
     discount: float
 
 
@@ -49,11 +49,11 @@ class NgramModel:
     def _level(self, ids: np.ndarray, size: int) -> Level:
         keys = hashed(ids, size)
         if size == self.order:
-            grams = Counts.of(keys)
+            grams = NgramCounts.of(keys)
             _, place = np.unique(keys, return_index=True)
         else:  # in how many contexts an n-gram occurs: of the n-grams that are one longer, each counts once
             _, place = np.unique(hashed(ids, size + 1), return_index=True)
-            grams = Counts.of(hashed(ids, size)[1:][place])
+            grams = NgramCounts.of(hashed(ids, size)[1:][place])
             _, place = np.unique(hashed(ids, size)[1:], return_index=True)
             place = place + 1
         histories = hashed(ids[:-1], size - 1) if size > 1 else np.zeros(len(ids), np.uint64)
@@ -62,7 +62,7 @@ class NgramModel:
         once, twice = int((values == 1).sum()), int((values == 2).sum())
         discount = once / (once + 2 * twice) if once and twice else 0.5
         seen = values > 0
-        return Level(grams, Counts.of(own[seen], values[seen]), Counts.of(own[seen]), discount)
+        return Level(grams, NgramCounts.of(own[seen], values[seen]), NgramCounts.of(own[seen]), discount)
 
     def losses(self, ids: np.ndarray) -> np.ndarray:
         """Nats of every token but the first, each given up to `order` - 1 tokens before it."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.checkpoints.files import TensorFiles
-    from headway.checkpoints.header import Header, TensorInfo, read_header, read_json
+    from headway.checkpoints.header import TensorHeader, TensorInfo, read_header, read_json
     from headway.checkpoints.hub import resolve
     from headway.checkpoints.save import save_tensor_file, save_tensors
     from headway.checkpoints.text_files import save_bytes, save_json, save_text
 
 __all__ = [
     "TensorFiles",
-    "Header",
+    "TensorHeader",
     "TensorInfo",
     "read_header",
     "read_json",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MODULES = {"TensorFiles": "files", "resolve": "hub"}
-_MODULES |= dict.fromkeys(("Header", "TensorInfo", "read_header", "read_json"), "header")
+_MODULES |= dict.fromkeys(("TensorHeader", "TensorInfo", "read_header", "read_json"), "header")
 _MODULES |= dict.fromkeys(("save_tensor_file", "save_tensors"), "save")
 _MODULES |= dict.fromkeys(("save_bytes", "save_json", "save_text"), "text_files")
 

@@ -18,7 +18,7 @@ from headway.checkpoints.header import (
     PICKLED_INDEX,
     PICKLES,
     SINGLE,
-    Header,
+    TensorHeader,
     TensorInfo,
     is_safe_name,
     pickle_error,
@@ -106,7 +106,7 @@ class TensorFiles(Mapping[str, "Tensor"]):
         return f"TensorFiles({str(self.path)!r}: {len(self)} tensors, {self.nbytes} bytes)"
 
 
-def _read_headers(path: Path) -> dict[Path, Header]:
+def _read_headers(path: Path) -> dict[Path, TensorHeader]:
     if path.name.endswith(INDEX):
         return _read_shards(path)
     if not path.is_dir():
@@ -141,10 +141,10 @@ def read_index(index: Path) -> tuple[dict[str, str], dict[str, Path]]:
     return shard_of, {shard: _shard_file(shard, index) for shard in sorted(set(shard_of.values()))}
 
 
-def _read_shards(index: Path) -> dict[Path, Header]:
+def _read_shards(index: Path) -> dict[Path, TensorHeader]:
     """The header of every shard in the index. Raises if index and shards disagree about the file of a tensor."""
     shard_of, file_of = read_index(index)
-    headers: dict[Path, Header] = {}
+    headers: dict[Path, TensorHeader] = {}
     owner: dict[str, Path] = {}
     for file in file_of.values():
         headers[file] = read_header(file)

@@ -81,7 +81,7 @@ class TensorInfo:
         return self.end - self.start
 
 
-class Header(dict[str, TensorInfo]):
+class TensorHeader(dict[str, TensorInfo]):
     """The tensors of one file by name, and its metadata."""
 
     def __init__(self, tensors: dict[str, TensorInfo], metadata: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ class Header(dict[str, TensorInfo]):
         self.metadata = metadata
 
 
-def read_header(path: str | os.PathLike[str]) -> Header:
+def read_header(path: str | os.PathLike[str]) -> TensorHeader:
     """Read and validate the header of a safetensors file. Raises a CheckpointError for any violation."""
     path = Path(path)
     if path.suffix in PICKLE_SUFFIXES:
@@ -113,7 +113,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     metadata = _metadata(entries.pop("__metadata__", {}), path)
     tensors = {name: _tensor_info(name, entry, path) for name, entry in entries.items()}
     _check_layout(tensors, path, data_bytes=size - 8 - length)
-    return Header(tensors, metadata)
+    return TensorHeader(tensors, metadata)
 
 
 def pickle_error(path: Path) -> CheckpointError:

@@ -81,7 +81,7 @@ def serve(
 
     from headway.cli.inference import note_unfinished
     from headway.memory import prepare_for_serving
-    from headway.serving.limits import Limits
+    from headway.serving.limits import ServerLimits
     from headway.serving.model_table import named
     from headway.serving.runs_table import DEFAULT, run_table
     from headway.serving.server import Server, is_loopback
@@ -103,7 +103,7 @@ def serve(
         keys=keys,
         hosts=allow_host or (),
         origins=allow_origin or (),
-        limits=Limits(running=running, queue=limit, deadline=deadline, drain=drain),
+        limits=ServerLimits(running=running, queue=limit, deadline=deadline, drain=drain),
         memory=None if memory is None else round(memory * 1e9),
         weights=weights,
         device=device,

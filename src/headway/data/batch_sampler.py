@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from headway.data.length_batches import Limits, cut
+from headway.data.length_batches import BatchLimits, cut
 from headway.errors import ConfigError
 
 POOL = 100  # batches in a pool of examples that is sorted by length
@@ -64,7 +64,7 @@ class BatchSampler:
         return POOL * max(1, int(self.batch / max(1.0, float(self.lengths.mean())))) if len(self.lengths) else 1
 
     def _cut(self, part: np.ndarray) -> list[np.ndarray]:
-        limits = Limits(rows=self.batch) if self.unit == "examples" else Limits(padded_tokens=self.batch)
+        limits = BatchLimits(rows=self.batch) if self.unit == "examples" else BatchLimits(padded_tokens=self.batch)
         return [part[span] for span in cut(np.maximum(self.lengths[part], 1).tolist(), limits)]
 
 

@@ -10,7 +10,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from headway.data.boxes import problems, usable
-from headway.data.report import Lengths, Numbers, Overlong, Report
+from headway.data.report import Lengths, NumberRange, Overlong, Report
 from headway.data.row import MISSING, Row, Skipped
 from headway.data.similar_labels import similar_labels, spelled
 from headway.data.split import input_hash
@@ -173,12 +173,12 @@ class NumberSummary:
     def add(self, value: float) -> None:
         self._values.append(value)
 
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> NumberRange | None:
         if not self._values:
             return None
         mean = fmean(self._values)
         std, mae = pstdev(self._values, mean), fmean(abs(value - mean) for value in self._values)
-        return Numbers(min(self._values), mean, std, max(self._values), mae)
+        return NumberRange(min(self._values), mean, std, max(self._values), mae)
 
 
 class LengthHistograms:

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headway.data.schema import BYTES, Field, read_schema
+from headway.data.schema import BYTES, ArrayField, read_schema
 from headway.errors import ConfigError
 from headway.files import BLAKE2B, atomic_write, file_hash, open_file
 from headway.validation import from_dict
@@ -25,7 +25,7 @@ WHERE = "where"  # of every example: number of the data file, line
 CHUNK = 1 << 20
 
 
-class FileEntry(TypedDict):
+class StoreFile(TypedDict):
     bytes: int
     checksum: str
 
@@ -35,7 +35,7 @@ class Index(TypedDict):
     key: str
     fields: dict[str, Any]
     names: list[str]
-    files: dict[str, FileEntry]
+    files: dict[str, StoreFile]
     metadata: dict[str, Any]
 
 
@@ -53,12 +53,12 @@ def is_intact(folder: Path, index: Mapping[str, Any]) -> bool:
         return False
 
 
-def file_names(schema: Mapping[str, Field]) -> set[str]:
+def file_names(schema: Mapping[str, ArrayField]) -> set[str]:
     """The files of a store with these fields."""
     return {f"{WHERE}.bin", *(file for name, field in schema.items() for file in field.files(name))}
 
 
-def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, FileEntry]) -> bool:
+def _files_match(folder: Path, schema: Mapping[str, ArrayField], files: Mapping[str, StoreFile]) -> bool:
     return (
         WHERE not in schema
         and set(files) == file_names(schema)
@@ -66,7 +66,7 @@ def _files_match(folder: Path, schema: Mapping[str, Field], files: Mapping[str, 
     )
 
 
-def _file_matches(path: Path, entry: FileEntry) -> bool:
+def _file_matches(path: Path, entry: StoreFile) -> bool:
     return (
         bool(path.stat().st_size == entry["bytes"])
         and file_hash(path, BLAKE2B, inside=path.parent).hexdigest() == entry["checksum"]
@@ -81,12 +81,12 @@ def _locations_valid(folder: Path, names: list[str]) -> bool:
     return bool(locations[0::2].min() >= 0 and locations[0::2].max() < len(names))
 
 
-def _fields_valid(folder: Path, schema: Mapping[str, Field]) -> bool:
+def _fields_valid(folder: Path, schema: Mapping[str, ArrayField]) -> bool:
     count = len(mapped(folder / f"{WHERE}.bin", "<i8")) // 2
     return all(_field_valid(folder, name, field, count=count) for name, field in schema.items())
 
 
-def _field_valid(folder: Path, name: str, field: Field, *, count: int) -> bool:
+def _field_valid(folder: Path, name: str, field: ArrayField, *, count: int) -> bool:
     """Whether the offsets cut the values into `count` examples, and the shapes have as many values as these."""
     offsets, size = mapped(folder / f"{name}.offsets.bin", "<i8"), (folder / f"{name}.bin").stat().st_size
     if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] * field.storage.itemsize != size:
@@ -103,7 +103,7 @@ def _field_valid(folder: Path, name: str, field: Field, *, count: int) -> bool:
     return True
 
 
-def _shapes_valid(flat: np.ndarray, field: Field, sizes: np.ndarray) -> bool:
+def _shapes_valid(flat: np.ndarray, field: ArrayField, sizes: np.ndarray) -> bool:
     shapes = flat.reshape(-1, field.rank)
     products = shapes.prod(1, dtype=np.float64)  # approximate, but shows where the exact product overflows
     return bool((shapes >= 0).all() and (products < 2**53).all() and (shapes.prod(1) == sizes).all())

@@ -21,7 +21,7 @@ MAX_BYTES = 1 << 30  # of one file; that of COCO itself has 450 MB
 MISSING = "pictures that the file names but that are not there"
 
 
-class Picture(TypedDict):
+class CocoPicture(TypedDict):
     id: int
     file_name: str
     width: Annotated[int, between(1, 1_000_000)]
@@ -79,9 +79,9 @@ def is_coco(file: Path) -> bool:
 def _rows(file: Path) -> ImageRows:
     data = _content(file)
     names = _names(data, file)
-    pictures: dict[int, Picture] = {}
+    pictures: dict[int, CocoPicture] = {}
     for place, item in enumerate(_list(data, "images", file)):
-        picture = _checked(Picture, item, f"{file}: images[{place}]")
+        picture = _checked(CocoPicture, item, f"{file}: images[{place}]")
         if picture["id"] in pictures:
             raise DataError(f"{file}: images[{place}]: the id {picture['id']} is given twice")
         pictures[picture["id"]] = picture

@@ -17,7 +17,7 @@ from headway.data.input_file import InputFile, Record
 from headway.data.json_stream import parse
 from headway.data.row import Layout, kind
 from headway.data.table_limits import refuse_ratio, try_table
-from headway.data.text_reader import DEFAULT, Limits
+from headway.data.text_reader import DEFAULT, ReadLimits
 from headway.data.workbook import sheet_rows
 from headway.errors import DataError
 from headway.files import open_file
@@ -69,7 +69,7 @@ def padded(cells: list[str], width: int, layout: Layout) -> list[str]:
     return cells + [""] * (width - len(cells)) if layout.format == "Excel" else cells
 
 
-def split_rows(path: Path, layout: Layout, *, limits: Limits = DEFAULT) -> Iterator[tuple[int, list[str]]]:
+def split_rows(path: Path, layout: Layout, *, limits: ReadLimits = DEFAULT) -> Iterator[tuple[int, list[str]]]:
     """The raw rows of a table before its columns are known."""
     return _rows(InputFile(path, layout, limits))
 

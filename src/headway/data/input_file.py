@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.data.json_stream import elements
 from headway.data.row import Layout
-from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines, read_text
+from headway.data.text_reader import DEFAULT, OnBytes, ReadLimits, read_lines, read_text
 
 Record = tuple[int, dict[str, Any]]  # line number, column -> raw value
 
@@ -21,7 +21,7 @@ class InputFile:
 
     path: Path
     layout: Layout
-    limits: Limits = DEFAULT
+    limits: ReadLimits = DEFAULT
     skipped: Counter[str] = field(default_factory=Counter)
     on_bytes: OnBytes | None = None  # called with the file's bytes as they are read
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_text
+from headway.data.text_reader import DEFAULT, OnBytes, ReadLimits, read_text
 from headway.errors import DataError
 
 SPACE = " \t\r\n"
@@ -33,7 +33,7 @@ def parse(line: str, *, where: str) -> Any:
 
 
 def elements(
-    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+    path: Path, *, encoding: str | None = None, limits: ReadLimits = DEFAULT, on_bytes: OnBytes | None = None
 ) -> Iterator[tuple[int, Any]]:
     """(line number, element) of a file's top-level array, or of the array "data" in its top-level object."""
     cursor = _Cursor(path, read_text(path, encoding=encoding, limits=limits, on_bytes=on_bytes), limits)
@@ -83,7 +83,7 @@ def _keys(cursor: _Cursor) -> Iterator[str]:
 class _Cursor:
     """A position in a text that arrives in pieces; text before it is dropped."""
 
-    def __init__(self, path: Path, pieces: Iterator[str], limits: Limits) -> None:
+    def __init__(self, path: Path, pieces: Iterator[str], limits: ReadLimits) -> None:
         self.path, self.pieces, self.limits = path, pieces, limits
         self.buffer, self.at, self.line = "", 0, 1
 

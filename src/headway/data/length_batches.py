@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class BatchLimits:
     """Of one batch; None: no limit."""
 
     rows: int | None = None
@@ -24,14 +24,14 @@ class Limits:
         )
 
 
-def by_length(lengths: Sequence[int], limits: Limits, *, longest_first: bool = False) -> list[list[int]]:
+def by_length(lengths: Sequence[int], limits: BatchLimits, *, longest_first: bool = False) -> list[list[int]]:
     """Batches of indices, the shortest sequences first; equal lengths keep their order."""
     sign = -1 if longest_first else 1
     order = sorted(range(len(lengths)), key=lambda index: sign * lengths[index])
     return [order[span] for span in cut([lengths[index] for index in order], limits)]
 
 
-def cut(lengths: Sequence[int], limits: Limits) -> Iterator[slice]:
+def cut(lengths: Sequence[int], limits: BatchLimits) -> Iterator[slice]:
     """Consecutive sequences as batches within the limits, or of one sequence that exceeds them alone."""
     start = tokens = longest = 0
     for index, length in enumerate(lengths):

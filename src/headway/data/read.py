@@ -14,10 +14,10 @@ from headway.data.input_file import InputFile
 from headway.data.row import MISSING_FIELDS, UNLABELLED, Layout, Row, Skipped, convert, is_unlabelled
 from headway.data.sniff import detect_file_layout, detect_parallel_layout, is_parallel
 from headway.data.split import DATA_SUFFIXES, bare_suffix, data_files, find_parts
-from headway.data.text_reader import DEFAULT, Limits, OnBytes, read_lines
+from headway.data.text_reader import DEFAULT, OnBytes, ReadLimits, read_lines
 from headway.errors import DataError
 
-__all__ = ["Layout", "Limits", "Row", "Rows", "detect_layout", "read"]
+__all__ = ["Layout", "ReadLimits", "Row", "Rows", "detect_layout", "read"]
 
 Paths = str | Path | Sequence[str | Path]
 NO_COLUMNS: Mapping[str, str] = {}
@@ -26,7 +26,7 @@ OnFileBytes = Callable[[Path, bytes], object]
 
 def detect_layout(
     paths: Paths, fields: Sequence[str], columns: Mapping[str, str] = NO_COLUMNS, *, optional: Sequence[str] = (),
-    encoding: str | None = None, limits: Limits = DEFAULT,
+    encoding: str | None = None, limits: ReadLimits = DEFAULT,
 ) -> Layout:  # fmt: skip
     """How `read` reads the files."""
     files = _files(paths)
@@ -42,7 +42,7 @@ def detect_layout(
 
 def read(
     paths: Paths, *, fields: Sequence[str], optional: Sequence[str] = (), columns: Mapping[str, str] = NO_COLUMNS,
-    encoding: str | None = None, limits: Limits = DEFAULT, layout: Layout | None = None,
+    encoding: str | None = None, limits: ReadLimits = DEFAULT, layout: Layout | None = None,
     on_bytes: OnFileBytes | None = None, lists: bool | None = None,
 ) -> Rows:  # fmt: skip
     """Rows with the given fields from a file, a list of files, two parallel files, or a folder (its train part).
@@ -61,7 +61,7 @@ class Rows(Iterator[Row]):
     """An iterator of rows with their `layout` and the number of lines `skipped` so far, by kind."""
 
     def __init__(
-        self, files: Sequence[Path], layout: Layout, *, limits: Limits, on_bytes: OnFileBytes | None = None
+        self, files: Sequence[Path], layout: Layout, *, limits: ReadLimits, on_bytes: OnFileBytes | None = None
     ) -> None:
         self.layout = layout
         self.skipped = Skipped()

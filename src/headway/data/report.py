@@ -36,7 +36,7 @@ class Overlong:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberRange:
     """Distribution of the numbers to predict."""
 
     min: float
@@ -59,7 +59,7 @@ class Report:
     near_duplicate_labels: list[list[str]] = field(default_factory=list)
     unknown_labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # label -> count, first location
     several: bool = False  # an example has any number of labels
-    numbers: Numbers | None = None  # where the target is a number
+    numbers: NumberRange | None = None  # where the target is a number
     has_boxes: bool = False  # labels are those of boxes, several a picture
     box_problems: dict[str, tuple[int, str]] = field(default_factory=dict)  # problem -> count, first location
     lengths: dict[str, Lengths] = field(default_factory=dict)

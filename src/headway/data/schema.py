@@ -22,7 +22,7 @@ Rank = Annotated[int, between(0, MAX_RANK)]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ArrayField:
     """`dtype` is numpy's name of an integer or float type, or "bytes". `rank` is the number of dimensions, 0 for bytes;
     their sizes may differ between examples."""
 
@@ -30,7 +30,7 @@ class Field:
     rank: Rank
 
     @classmethod
-    def of(cls, value: np.ndarray | bytes, *, where: str) -> Field:
+    def of(cls, value: np.ndarray | bytes, *, where: str) -> ArrayField:
         if isinstance(value, bytes):
             return cls(BYTES, 0)
         field = _array_field(value.dtype, value.ndim)
@@ -62,8 +62,8 @@ class Field:
 
 
 @cache
-def _array_field(dtype: np.dtype[Any], rank: int) -> Field | None:
-    return Field(dtype.name, rank) if dtype.name in NUMBERS and rank <= MAX_RANK else None
+def _array_field(dtype: np.dtype[Any], rank: int) -> ArrayField | None:
+    return ArrayField(dtype.name, rank) if dtype.name in NUMBERS and rank <= MAX_RANK else None
 
 
 @cache
@@ -75,10 +75,10 @@ def as_value(value: Any) -> np.ndarray | bytes:
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else np.asarray(value)
 
 
-def read_schema(fields: Any) -> dict[str, Field]:
+def read_schema(fields: Any) -> dict[str, ArrayField]:
     """Fields of an index by name; ValueError if it is malformed."""
     try:
-        schema: dict[str, Field] = from_dict(dict[str, Field], fields, path="fields")
+        schema: dict[str, ArrayField] = from_dict(dict[str, ArrayField], fields, path="fields")
     except ConfigError as error:
         raise ValueError(str(error)) from error
     if not schema or not all(map(str.isidentifier, schema)):
@@ -88,5 +88,5 @@ def read_schema(fields: Any) -> dict[str, Field]:
     return schema
 
 
-def schema_json(schema: Mapping[str, Field]) -> dict[str, Any]:
+def schema_json(schema: Mapping[str, ArrayField]) -> dict[str, Any]:
     return {name: field.to_json() for name, field in schema.items()}

@@ -23,7 +23,7 @@ from headway.data.split import DATA_SUFFIXES, bare_suffix
 from headway.data.target_kinds import are_lists
 from headway.data.text_reader import (
     CHUNK,
-    Limits,
+    ReadLimits,
     detect_encoding,
     head_bytes,
     read_lines,
@@ -41,7 +41,7 @@ JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 def detect_file_layout(
     path: Path, fields: Sequence[str], *, optional: Sequence[str] = (), columns: Mapping[str, str],
-    encoding: str | None, limits: Limits,
+    encoding: str | None, limits: ReadLimits,
 ) -> Layout:  # fmt: skip
     """The layout of one file."""
     if bare_suffix(path) in WORKBOOKS:
@@ -115,7 +115,7 @@ def is_parallel(paths: Sequence[Path], fields: Sequence[str]) -> bool:
     return len(paths) == 2 and set(fields) in PAIRS and not any(bare_suffix(path) in known for path in paths)
 
 
-def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: Limits) -> Layout:
+def _format(path: Path, fields: Sequence[str], *, encoding: str, limits: ReadLimits) -> Layout:
     suffix = bare_suffix(path)
     if _is_parquet(path, head_bytes(path, limits=limits)):
         return Layout("Parquet", encoding="binary")
@@ -154,7 +154,7 @@ def _is_parquet(path: Path, head: bytes) -> bool:
     return bare_suffix(path) == ".parquet" or head.startswith(b"PAR1")
 
 
-def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Limits) -> str | None:
+def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: ReadLimits) -> str | None:
     start = head.lstrip()
     if suffix in (".jsonl", ".ndjson"):
         return "JSON lines"
@@ -169,7 +169,7 @@ def _json_kind(path: Path, head: str, suffix: str, *, encoding: str, limits: Lim
     return "SQuAD" if isinstance(element, dict) and "paragraphs" in element else "JSON array"
 
 
-def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
+def _delimiter(path: Path, *, encoding: str, limits: ReadLimits) -> str:
     """The separator that gives most of the first lines the same number of columns; among equals, the most columns."""
 
     def quality(delimiter: str) -> tuple[float, int]:
@@ -189,7 +189,7 @@ def _delimiter(path: Path, *, encoding: str, limits: Limits) -> str:
 
 def _table(
     path: Path, fields: Sequence[str], *, optional: Sequence[str], layout: Layout, chosen: Mapping[str, str],
-    limits: Limits,
+    limits: ReadLimits,
 ) -> Layout:  # fmt: skip
     rows = formats.split_rows(path, layout, limits=limits)
     top = [cells for _, cells in itertools.islice(_filled(rows), SAMPLE)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from headway.data.checksums import WHERE, is_intact, mapped, read_checksummed
 from headway.data.paths import data_path
-from headway.data.schema import BYTES, Field, read_schema
+from headway.data.schema import BYTES, ArrayField, read_schema
 from headway.data.store_writer import INDEX, VERSION, StoreWriter
 from headway.errors import DataError
 from headway.files import BLAKE2B, is_present, open_file
@@ -30,7 +30,7 @@ class Store:
 
     def __init__(self, folder: Path, index: Mapping[str, Any]) -> None:
         self.folder, self.key = folder, str(index["key"])
-        self.schema: dict[str, Field] = read_schema(index["fields"])
+        self.schema: dict[str, ArrayField] = read_schema(index["fields"])
         self.metadata: dict[str, Any] = index["metadata"]  # the writer's own
         self._names: list[str] = index["names"]
         self._values = {name: mapped(folder / f"{name}.bin", field.storage) for name, field in self.schema.items()}
@@ -102,7 +102,7 @@ class Store:
             raise IndexError(f"example {position} of {len(self)}")
         return {name: self._value(name, field, position) for name, field in self.schema.items()}
 
-    def _value(self, name: str, field: Field, position: int) -> np.ndarray | bytes:
+    def _value(self, name: str, field: ArrayField, position: int) -> np.ndarray | bytes:
         flat = self._values[name][self._offsets[name][position] : self._offsets[name][position + 1]]
         if field.dtype == BYTES:
             return flat.tobytes()

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from headway.data.checksums import WHERE, file_names, is_intact, mapped, read_checksummed, write_checksummed
-from headway.data.schema import Field, as_value, read_schema, schema_json
+from headway.data.schema import ArrayField, as_value, read_schema, schema_json
 from headway.errors import DataError, DiskError, HeadwayError
 from headway.files import BLAKE2B, append_file, disk_errors, file_hash, remove
 from headway.locks import LockedError, lock
@@ -39,7 +39,7 @@ class StoreWriter:
         self.target, self.folder, self.key = folder, _draft(folder), key
         self.count, self.metadata = 0, dict[str, Any]()
         self._files: dict[str, _AppendedFile] = {}
-        self._schema: dict[str, Field] = {}
+        self._schema: dict[str, ArrayField] = {}
         self._ends: dict[str, int] = {}  # values of each field so far
         self._names: dict[str, int] = {}
         self._saved = False  # there is a progress file
@@ -150,7 +150,7 @@ class StoreWriter:
 
     def _check(self, values: Mapping[str, np.ndarray | bytes], *, where: str) -> None:
         """Compares an example with the schema; the first one defines it."""
-        found = {name: Field.of(value, where=f"{where}: {name}") for name, value in values.items()}
+        found = {name: ArrayField.of(value, where=f"{where}: {name}") for name, value in values.items()}
         if not self._files:
             self._schema = found
             self._files = {file: _AppendedFile(self.folder / file) for file in sorted(file_names(found))}
@@ -219,7 +219,7 @@ def _truncate_files(folder: Path, index: Mapping[str, Any]) -> bool:
         return False
 
 
-def _described(schema: Mapping[str, Field]) -> str:
+def _described(schema: Mapping[str, ArrayField]) -> str:
     return "{" + ", ".join(f"{name}: {field.dtype} of rank {field.rank}" for name, field in schema.items()) + "}"
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headway.data.paths import ArchivePath, SheetPath, size_of
-from headway.data.text_reader import Limits
+from headway.data.text_reader import ReadLimits
 from headway.errors import DataError
 from headway.limited_process import CrashError, KeptProcess, LimitError
 from headway.printable import printable
@@ -20,7 +20,7 @@ MEMORY_FACTOR = 2  # bytes of memory for each of the file, beyond the gigabyte f
 SECONDS, BYTES_PER_SECOND = 15, 1 << 17  # CPU time for any file, and a second more for each so many bytes
 
 
-def refuse_ratio(path: Path, unpacked: int, limits: Limits) -> None:
+def refuse_ratio(path: Path, unpacked: int, limits: ReadLimits) -> None:
     """DataError if a file of that many bytes when unpacked is more than the limits allow for its size."""
     if unpacked > most_unpacked(size_of(path), limits):
         raise DataError(
@@ -29,11 +29,11 @@ def refuse_ratio(path: Path, unpacked: int, limits: Limits) -> None:
         )
 
 
-def most_unpacked(size: int, limits: Limits) -> int:
+def most_unpacked(size: int, limits: ReadLimits) -> int:
     return max(limits.unpack_free, limits.unpack_ratio * size)
 
 
-def try_table(path: Path, kind: str, *, rows: int, limits: Limits) -> str:
+def try_table(path: Path, kind: str, *, rows: int, limits: ReadLimits) -> str:
     """What is wrong with the file as its reader says, if it is damaged; DataError if reading it takes more memory or
     time than the limits. `rows`: how many are decoded at once."""
     file = path.workbook if isinstance(path, SheetPath) else path
@@ -47,7 +47,7 @@ def try_table(path: Path, kind: str, *, rows: int, limits: Limits) -> str:
 
 @lru_cache(maxsize=64)
 def _try(
-    path: Path, file: str, inside: str | None, kind: str, rows: int, limits: Limits, size: int, modified: int
+    path: Path, file: str, inside: str | None, kind: str, rows: int, limits: ReadLimits, size: int, modified: int
 ) -> str:
     most = most_unpacked(size, limits)
     request = {"path": file, "inside": inside, "kind": kind, "rows": rows, "most": most}

@@ -34,7 +34,7 @@ BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """Limits that protect memory from damaged or hostile files."""
 
     line_bytes: int = 16 << 20  # the longest line, CSV record or JSON value
@@ -42,11 +42,11 @@ class Limits:
     unpack_free: int = 64 << 20  # … applied above this many bytes
 
 
-DEFAULT = Limits()
+DEFAULT = ReadLimits()
 
 
 def read_lines(
-    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+    path: Path, *, encoding: str | None = None, limits: ReadLimits = DEFAULT, on_bytes: OnBytes | None = None
 ) -> Iterator[tuple[int, str]]:
     """(number from 1, line without its line end). `on_bytes` is called with the file's bytes as they are read."""
     number, pending = 1, bytearray()
@@ -65,7 +65,7 @@ def read_lines(
 
 
 def read_text(
-    path: Path, *, encoding: str | None = None, limits: Limits = DEFAULT, on_bytes: OnBytes | None = None
+    path: Path, *, encoding: str | None = None, limits: ReadLimits = DEFAULT, on_bytes: OnBytes | None = None
 ) -> Iterator[str]:
     """The decoded content in pieces that end at character boundaries, for formats whose values span lines."""
     decoder, number, column = codecs.getincrementaldecoder("utf-8")(), 1, 0
@@ -76,12 +76,12 @@ def read_text(
     _checked_piece(path, number, column, decoder=decoder, chunk=b"")
 
 
-def detect_encoding(path: Path, *, limits: Limits = DEFAULT) -> str:
+def detect_encoding(path: Path, *, limits: ReadLimits = DEFAULT) -> str:
     """The encoding according to a file's first bytes; UTF-8 by default."""
     return _encoding_of(next(_decompressed(path, limits), b""))
 
 
-def head_bytes(path: Path, *, limits: Limits = DEFAULT) -> bytes:
+def head_bytes(path: Path, *, limits: ReadLimits = DEFAULT) -> bytes:
     """The first bytes of the content (after gzip)."""
     return next(_decompressed(path, limits), b"")
 
@@ -114,7 +114,7 @@ def _encoding_of(head: bytes) -> str:
     return "utf-8"
 
 
-def _utf8(path: Path, encoding: str | None, limits: Limits, on_bytes: OnBytes | None) -> Iterator[bytes]:
+def _utf8(path: Path, encoding: str | None, limits: ReadLimits, on_bytes: OnBytes | None) -> Iterator[bytes]:
     """The content as UTF-8 bytes without a BOM, from any encoding."""
     number = 1
     decoder: codecs.IncrementalDecoder | None = None
@@ -200,7 +200,7 @@ def _not_utf8(path: Path, number: int, at: int, *, byte: int) -> str:
     )
 
 
-def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
+def _check_size(path: Path, number: int, size: int, limits: ReadLimits) -> None:
     if size > limits.line_bytes:
         raise DataError(
             f"{path}:{number}: the line is longer than {limits.line_bytes:,} bytes. Split it into several examples, "
@@ -208,7 +208,7 @@ def _check_size(path: Path, number: int, size: int, limits: Limits) -> None:
         )
 
 
-def _decompressed(path: Path, limits: Limits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
+def _decompressed(path: Path, limits: ReadLimits, on_bytes: OnBytes | None = None) -> Iterator[bytes]:
     try:
         with open_file(path) as file:
             first = _observed(file, on_bytes)
@@ -237,7 +237,7 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
+def _gunzip(path: Path, first: bytes, rest: Iterator[bytes], limits: ReadLimits) -> Iterator[bytes]:
     packed, unpacked, number = 0, 0, 1
     member = None  # the current gzip member; a file may have several
     pieces = bytearray()

@@ -52,7 +52,7 @@ class ConversionReport:
         return out
 
 
-class Comparison:
+class OutputComparison:
     """Accumulates the differences between the outputs of two models, in double precision."""
 
     def __init__(self) -> None:

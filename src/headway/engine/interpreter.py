@@ -119,7 +119,11 @@ def linear(thread: int, inst: Any, frame: Any, buffers: Any) -> None:
     begin, end = partition(inst[Field.OUT_FEATURES], thread, frame[Frame.THREADS], LINE_FLOATS)
     source = buffers[thread, inst[Field.SOURCE]]
     target = buffers[thread, inst[Field.TARGET]] + 4 * inst[Field.COLUMN_OFFSET]
-    weight, scale, inputs = inst[Field.WEIGHT], inst[Field.SCALE], inst[Field.IN_FEATURES]
+    weight, scale, inputs = (
+        inst[Field.WEIGHT],
+        inst[Field.SCALE],
+        inst[Field.IN_FEATURES],
+    )
     if inst[Field.FORMAT] == INT8:
         int16, token_scales = quantised_tokens(thread, inst, frame, buffers)
         if inputs == 64 * groups:
@@ -167,7 +171,11 @@ def norm_and_rotate(inst: Any, frame: Any, at: int, position: int, weight: int, 
 def attention(thread: int, inst: Any, eps: Any, scale: Any, frame: Any, cache: Any, buffers: Any) -> None:
     """The QKV buffer holds a token's queries, then its keys and values. A thread computes whole key/value heads, with
     the query heads of their group."""
-    heads, kv_heads, size = inst[Field.HEADS], inst[Field.KV_HEADS], inst[Field.HEAD_SIZE]
+    heads, kv_heads, size = (
+        inst[Field.HEADS],
+        inst[Field.KV_HEADS],
+        inst[Field.HEAD_SIZE],
+    )
     tokens, cross = frame[Frame.NEW_TOKENS], inst[Field.CROSS]
     past_lengths = int64s(frame[Frame.PAST_LENGTHS], frame[Frame.BATCH])
     stride, layer = 4 * inst[Field.ROW_STRIDE], cache[inst[Field.LAYER]]

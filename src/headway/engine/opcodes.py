@@ -97,7 +97,12 @@ class CacheField(IntEnum):
     MEMORY_CAPACITY = 5
 
 
-FIELDS, FRAME_SIZE, BUFFERS, CACHE_FIELDS = len(Field), len(Frame), len(Buffer.__members__), len(CacheField)
+FIELDS, FRAME_SIZE, BUFFERS, CACHE_FIELDS = (
+    len(Field),
+    len(Frame),
+    len(Buffer.__members__),
+    len(CacheField),
+)
 BARRIER_SIZE = 24  # int64s of a barrier: two cache lines at any alignment
 LINE_FLOATS = 16  # floats in a cache line: threads split outputs at this multiple, to avoid false sharing
 PRIVATE_TOKENS = 4  # below this many tokens, every thread quantises all of them instead of waiting at a barrier

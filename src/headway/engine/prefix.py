@@ -21,7 +21,7 @@ MIN_PREFIX = 8  # tokens; a shorter common prefix is not copied
 
 
 @dataclass(frozen=True)
-class Entry:
+class PrefixEntry:
     weights: tuple[tuple[int, int], ...]
     ids: tuple[int, ...]
     layers: list[tuple[Tensor, Tensor]]  # keys and values, (1, kv_head, length, d)
@@ -36,7 +36,7 @@ class PrefixCache:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self._entries: list[Entry] = []  # least recently used first
+        self._entries: list[PrefixEntry] = []  # least recently used first
         self._lock = threading.Lock()
 
     @property
@@ -71,7 +71,7 @@ class PrefixCache:
             return
         part = slice(row, row + 1), slice(None), slice(len(ids))
         layers = [(layer.keys[part].clone(), layer.values[part].clone()) for layer in cache.layers]
-        fresh = Entry(weights_version(model), tuple(ids), layers)
+        fresh = PrefixEntry(weights_version(model), tuple(ids), layers)
         if fresh.nbytes > self.limit:
             return
         with self._lock:
@@ -95,5 +95,5 @@ def weights_version(model: Any) -> tuple[tuple[int, int], ...]:
     return tuple((weight.data_ptr(), weight._version) for weight in model.parameters())
 
 
-def _is_prefix(entry: Entry, fresh: Entry) -> bool:
+def _is_prefix(entry: PrefixEntry, fresh: PrefixEntry) -> bool:
     return entry.weights == fresh.weights and entry.ids == fresh.ids[: len(entry.ids)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.models.encoder import Encoder
 
 BUDGET = 4096  # tokens per row
@@ -29,7 +29,7 @@ def encode_ragged(
     """Yields (index of the text, its hidden states (length, width)), shortest first; equal to `encode` on each text."""
     device, stack = next(model.parameters()).device, model.config.stack
     most = budget or (MASKED if stack.score_bias or stack.relative else BUDGET)
-    for group in by_length([len(row) for row in rows], Limits(tokens=most)):
+    for group in by_length([len(row) for row in rows], BatchLimits(tokens=most)):
         ids = torch.tensor([[token for i in group for token in rows[i]]], device=device)
         kinds = None if segments is None else torch.tensor([[s for i in group for s in segments[i]]], device=device)
         lengths = tuple(len(rows[i]) for i in group)

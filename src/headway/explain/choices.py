@@ -47,11 +47,11 @@ def choice(
     at: int | None = None,
     chosen: int | None = None,
     top: int = TOP_ANSWER,
-) -> story.Row:
+) -> story.RowView:
     """`chosen` defaults to the best candidate."""
     scores = scores.detach().float().cpu()
     best = int(scores.argmax()) if chosen is None else chosen
-    return story.Row(
+    return story.RowView(
         label=label,
         candidates=candidates(scores, to_text, top=top, chosen=best),
         logsumexp=round_float32(float(scores.logsumexp(0))),
@@ -71,7 +71,7 @@ def vocabulary(tokenizer: Tokenizer | None) -> IdsToText:
 
 def next_tokens(
     output: Output, read: story.Sequence, targets: Sequence[int | None], tokenizer: Tokenizer | None
-) -> list[story.Row]:
+) -> list[story.RowView]:
     """The next-token candidates at each position; `targets` are the ids that follow, None where there is none yet."""
     assert output.logits is not None
     last = len(targets) - 1

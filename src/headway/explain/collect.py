@@ -27,7 +27,7 @@ from headway.explain.facts import model_facts
 from headway.explain.flow_inputs import prepare_flow
 from headway.explain.model_map import attentions, stacks
 from headway.explain.recurrent import collect_recurrent
-from headway.explain.size_budget import Sizes, select_layers
+from headway.explain.size_budget import StorySizes, select_layers
 from headway.explain.sound_inputs import prepare_sound
 from headway.inspect import record, record_contexts
 from headway.inspect.attribution import is_sum
@@ -108,7 +108,7 @@ def _transformer(
     model = bundle.model
     parts, layers_found = stacks(model), attentions(model)
     widths = {stack.sequence: stack.model.config.stack.block.width for stack in parts}
-    kept = select_layers(Sizes(layers_found, prepared.lengths, widths), layers)
+    kept = select_layers(StorySizes(layers_found, prepared.lengths, widths), layers)
     names = [name for stack in parts for name in tensors.taps(stack, layers_found, kept)]
     with torch.no_grad(), record(model, names) as recorded, record_contexts(model, "*") as contexts:
         output = prepared.read_output(model(**prepared.inputs))
@@ -139,12 +139,12 @@ def _transformer(
 def _generation(
     bundle: Bundle,
     task: Task,
-    output: story.Output,
+    output: story.OutputView,
     prepared: PreparedInput,
-    attention: list[story.Attention],
+    attention: list[story.AttentionView],
     *,
     steps: int,
-) -> story.Generation | None:
+) -> story.GenerationView | None:
     if output.kind != "next":
         return None
     if bundle.model.shape == "decoder":

@@ -48,10 +48,10 @@ def _prompt(bundle: Bundle, task: Any, value: Any, *, against: str | None) -> Pr
     texts = [] if isinstance(tokenizer, IdTokenizer) else [text, *([] if against is None else [against])]
     sequence = story.Sequence("text", tokens(tokenizer, ids, texts), text="".join(texts) or None)
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         rows = next_tokens(output, sequence, [*ids[1:], None], tokenizer)
         answer = tokenizer.decode(ids[prompt:]) or rows[-1].candidates[0].text
-        return story.Output("next", rows, answer, given=against is not None)
+        return story.OutputView("next", rows, answer, given=against is not None)
 
     note = [QUERY_STREAM] if bundle.model.predicts_any_order else []
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output, note)
@@ -76,9 +76,9 @@ def _source_and_target(bundle: Bundle, task: Any, value: str, *, against: str | 
         "target": story.Sequence("target", tokens(task.tokenizer, decoder_ids, [answer]), text=answer),
     }
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         rows = next_tokens(output, sequences["target"], target, task.tokenizer)
-        return story.Output("next", rows, answer, given=against is not None)
+        return story.OutputView("next", rows, answer, given=against is not None)
 
     inputs = {
         "inputs": torch.tensor([source], device=bundle.device),
@@ -87,10 +87,10 @@ def _source_and_target(bundle: Bundle, task: Any, value: str, *, against: str | 
     return PreparedInput(inputs, sequences, read_output, note)
 
 
-def generation_of(output: story.Output, attention: story.Attention | None) -> story.Generation:
+def generation_of(output: story.OutputView, attention: story.AttentionView | None) -> story.GenerationView:
     """The steps of an output that was scored in one pass, with the attention weights of each."""
     weights = None if attention is None else story.dequantize(attention.weights)  # (head, query, key)
-    return story.Generation(
+    return story.GenerationView(
         [
             story.Step(
                 text=next(one.text for one in row.candidates if one.id == row.chosen),
@@ -106,14 +106,14 @@ def generation_of(output: story.Output, attention: story.Attention | None) -> st
 
 
 @torch.no_grad()
-def continuation(bundle: Bundle, task: Task, ids: Sequence[int], *, steps: int) -> story.Generation:
+def continuation(bundle: Bundle, task: Task, ids: Sequence[int], *, steps: int) -> story.GenerationView:
     """What a decoder generates next, by greedy search, with the candidates and the attention weights of each step."""
     model, tokenizer = bundle.model, task.tokenizer
     to_text = vocabulary(tokenizer)
     if model.max_context is not None:
         steps = min(steps, tokens_left(model.max_context, len(ids)))
     if steps < 1:
-        return story.Generation([])
+        return story.GenerationView([])
     ends = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
     ends = task.generation_defaults.options.get("eos_ids", ends)
     settings = GenerationSettings(max_new_tokens=steps, eos_ids=ends)
@@ -131,4 +131,4 @@ def continuation(bundle: Bundle, task: Task, ids: Sequence[int], *, steps: int) 
         logsumexp = round_float32(float(scores.logsumexp(0)))
         kept = None if weights is None else array(weights[:, step, : position + 1])
         out.append(story.Step(to_text([index])[0], index, shown, logsumexp, kept))
-    return story.Generation(out, tokenizer.decode(found.ids))
+    return story.GenerationView(out, tokenizer.decode(found.ids))

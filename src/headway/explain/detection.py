@@ -19,7 +19,7 @@ from headway.explain.choices import choice, labels
 from headway.explain.facts import model_facts
 from headway.explain.model_map import AttentionInfo, StackInfo, attentions
 from headway.explain.picture_patches import patches
-from headway.explain.size_budget import CANDIDATE, Sizes, select_layers
+from headway.explain.size_budget import CANDIDATE, StorySizes, select_layers
 from headway.inspect import record, record_contexts
 from headway.layers.boxes import to_corners
 from headway.models.outputs import DetectionOutput
@@ -33,7 +33,7 @@ SHOWN_ANYWAY = 3  # objects, if none reaches the threshold
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundObject:
     """One object: the query that found it, its label, its score, its box as shares of the picture."""
 
     query: int
@@ -50,7 +50,7 @@ class QueryAttention(AttentionInfo):
         return "source"
 
 
-class ObjectSizes(Sizes):
+class ObjectSizes(StorySizes):
     def candidates(self) -> float:
         """Ten for each object: there is no logit lens."""
         return 10 * CANDIDATE * self.lengths["target"]
@@ -68,7 +68,9 @@ def collect_detection(
     grid, before, behind = _layout(model, inputs["inputs"])
     source = _picture(task, image, found, grid, before=before, behind=behind)
     names = [f"{number}:{task.labels[one.label]}" for number, one in enumerate(found, 1)]
-    target = story.Sequence("objects", [story.Token(name, one.query) for name, one in zip(names, found, strict=True)])
+    target = story.Sequence(
+        "objects", [story.TokenView(name, one.query) for name, one in zip(names, found, strict=True)]
+    )
     infos = _attentions(model)
     sizes = ObjectSizes(infos, {"source": len(source.tokens), "target": len(found)}, {})
     kept = select_layers(sizes, layers, most=MOST_VECTORS)
@@ -88,7 +90,7 @@ def collect_detection(
         task=task.name,
         note=[*note, *kept.note],
         attention=[tensors.attention(each, recorded, contexts, kept) for each in infos if each.layer in kept.weights],
-        output=story.Output(
+        output=story.OutputView(
             "objects",
             _rows(task, output, found, names),
             ", ".join(f"{count} {label}" for label, count in counts.most_common()),
@@ -96,16 +98,16 @@ def collect_detection(
     )
 
 
-def _objects(task: Any, output: DetectionOutput) -> tuple[list[Found], list[str]]:
+def _objects(task: Any, output: DetectionOutput) -> tuple[list[FoundObject], list[str]]:
     """The best first, with notes on what is left out."""
     assert output.logits is not None and output.boxes is not None
     logits, boxes = output.logits[0].float().cpu(), to_corners(output.boxes[0].float().cpu()).clamp(0, 1)
     query, label, score = best_queries(logits, labels=len(task.labels))
-    seen = dict[int, Found]()
+    seen = dict[int, FoundObject]()
     for one, kind, value in zip(query.tolist(), label.tolist(), score.tolist(), strict=True):
         if one not in seen:
             left, top, right, bottom = boxes[one].tolist()
-            seen[one] = Found(one, kind, value, (left, top, right, bottom))
+            seen[one] = FoundObject(one, kind, value, (left, top, right, bottom))
     ranked = list(seen.values())
     found = [one for one in ranked if one.score >= task.threshold]
     if not found:
@@ -127,7 +129,7 @@ def _layout(model: Any, images: Tensor) -> tuple[tuple[int, int], int, int]:
 
 
 def _picture(
-    task: Any, image: Any, found: Sequence[Found], grid: tuple[int, int], *, before: int, behind: int
+    task: Any, image: Any, found: Sequence[FoundObject], grid: tuple[int, int], *, before: int, behind: int
 ) -> story.Sequence:
     from PIL import Image
 
@@ -151,7 +153,9 @@ def _attentions(model: Any) -> list[AttentionInfo]:
     return [QueryAttention(part, each.name, each.layer, each.module) for each in chosen]
 
 
-def _rows(task: Any, output: DetectionOutput, found: Sequence[Found], names: Sequence[str]) -> list[story.Row]:
+def _rows(
+    task: Any, output: DetectionOutput, found: Sequence[FoundObject], names: Sequence[str]
+) -> list[story.RowView]:
     """The classes of each object. Where each class has a sigmoid, its logit is against 0: the softmax of both is the
     sigmoid."""
     assert output.logits is not None

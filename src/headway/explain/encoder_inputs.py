@@ -23,7 +23,7 @@ from headway.kinds.predictions import PREDICTION, LabelSetPrediction, NumberPred
 from headway.models.outputs import Output
 from headway.tasks.task import Example, Task
 
-ReadOutput = Callable[[Output], story.Output]
+ReadOutput = Callable[[Output], story.OutputView]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def prepare_classes(bundle: Bundle, task: Any, value: Any, *, against: str | Non
     example = without_truncation(task).read(value, where="the input")
     inputs, sequence = dict(task.batch([example], bundle.model).inputs), show(bundle, task, value, example)
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         assert output.logits is not None
         at = {"first": 0, "last": len(sequence.tokens) - 1}.get(bundle.config.head.pool)  # type: ignore[union-attr]
         chosen = None if against is None else names.index(against)
@@ -86,7 +86,7 @@ def prepare_classes(bundle: Bundle, task: Any, value: Any, *, against: str | Non
         if isinstance(kind, LabelSetPrediction):
             return _label_set(logits, names, _answer(bundle, task, value), at=at, chosen=chosen)
         row = choice(logits, labels(names), label=sequence.label, at=at, chosen=chosen)
-        return story.Output("classes", [row], row.candidates[0].text)
+        return story.OutputView("classes", [row], row.candidates[0].text)
 
     return PreparedInput(inputs, {"text": sequence}, read_output)
 
@@ -105,27 +105,27 @@ def prepare_vector(bundle: Bundle, task: Any, value: Any, *, against: str | None
 def _marked_word(bundle: Bundle, task: Any, value: Any) -> PreparedInput:
     words, at = task.marked(task.require_text(value, where="the input"), where="the input")
     ids, _ = task.text.encode_words(words)
-    shown = [story.Token(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
+    shown = [story.TokenView(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
              for number, (text, token) in enumerate(zip(task.text.tokens(ids), ids, strict=True))]  # fmt: skip
     sequence = story.Sequence("text", shown, text=" ".join(words))
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         vector = output.hidden[0, 1 + at].float().cpu()
-        return story.Output("vector", [], f"“{words[at]}” here: {len(vector)} numbers", vector.numpy())
+        return story.OutputView("vector", [], f"“{words[at]}” here: {len(vector)} numbers", vector.numpy())
 
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
 
 
-def _number(logits: Tensor, answer: Any, *, at: int | None) -> story.Output:
+def _number(logits: Tensor, answer: Any, *, at: int | None) -> story.OutputView:
     """The one logit is the answer, or what it is computed from."""
     value = round_float32(float(logits[0]))
-    row = story.Row("value", [story.Candidate("value", 0, value)], value, 1, at=at, chosen=0)
-    return story.Output("number", [row], json.dumps(answer))
+    row = story.RowView("value", [story.Candidate("value", 0, value)], value, 1, at=at, chosen=0)
+    return story.OutputView("number", [row], json.dumps(answer))
 
 
 def _label_set(
     logits: Tensor, names: Sequence[str], answer: Sequence[str], *, at: int | None, chosen: int | None
-) -> story.Output:
+) -> story.OutputView:
     """A row for each label, the chosen or most probable one first: its logit against 0, as the softmax of a logit and 0
     is the logit's sigmoid."""
     order = sorted(range(len(logits)), key=lambda index: (index != chosen, -float(logits[index])))
@@ -137,7 +137,7 @@ def _label_set(
         ids = {0: index, 1: -1}
         pair = [replace(one, id=ids[one.id]) for one in row.candidates]
         rows.append(replace(row, candidates=pair, chosen=index if name in answer else -1))
-    return story.Output("labels", rows, ", ".join(answer) or "no label")
+    return story.OutputView("labels", rows, ", ".join(answer) or "no label")
 
 
 def _text_tokens(bundle: Bundle, task: Any, value: Any, example: Example) -> story.Sequence:
@@ -173,14 +173,14 @@ def prepare_tags(bundle: Bundle, task: Any, value: Any, *, against: str | None) 
         token = sequence.tokens[at]
         sequence.tokens[at] = replace(token, text=gaps[word] + token.text.lstrip())
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         assert output.logits is not None
         chosen = [
             choice(output.logits[0, at], labels(task.labels), label=found["words"][word], at=at)
             for at, word in encoded.places
         ]
         named = [f"{entity['text']} ({entity['type']})" for entity in found["entities"]]
-        return story.Output("tags", chosen, ", ".join(named) or "nothing tagged")
+        return story.OutputView("tags", chosen, ", ".join(named) or "nothing tagged")
 
     return PreparedInput(one_row(bundle, encoded.ids), {"text": sequence}, read_output)
 
@@ -204,7 +204,7 @@ def prepare_span(bundle: Bundle, task: Any, value: Any, *, against: str | None) 
     sequence = story.Sequence("text", tokens(task.tokenizer, window.ids, texts), text="\n".join(texts))
     span = window.span(found["start"], found["end"]) if found["answer"] else (0, 0)
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         """A candidate's id is the index of its token; the first token means no answer."""
         assert output.logits is not None
         possible = torch.zeros(len(window.ids), dtype=torch.bool)
@@ -215,7 +215,7 @@ def prepare_span(bundle: Bundle, task: Any, value: Any, *, against: str | None) 
             choice(scores[:, side], names, label=label, at=at, chosen=at)
             for side, (label, at) in enumerate(zip(("start", "end"), span, strict=True))
         ]
-        return story.Output("span", chosen, found["answer"] or "no answer in the text")
+        return story.OutputView("span", chosen, found["answer"] or "no answer in the text")
 
     return PreparedInput(dict(task.batch([window.example()], bundle.model).inputs), {"text": sequence}, read_output)
 
@@ -231,7 +231,7 @@ def prepare_masks(bundle: Bundle, task: Any, value: Any, *, against: str | None)
         gap = part[len(part.rstrip()) :]
         sequence.tokens[at] = replace(sequence.tokens[at], text=gap + task.mask, special=False)
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         assert output.logits is not None
         special = torch.from_numpy(task.masking.special)
         chosen = [
@@ -243,7 +243,7 @@ def prepare_masks(bundle: Bundle, task: Any, value: Any, *, against: str | None)
             )
             for number, at in enumerate(places, 1)
         ]
-        return story.Output("fill", chosen, ", ".join(row.candidates[0].text.strip() for row in chosen))
+        return story.OutputView("fill", chosen, ", ".join(row.candidates[0].text.strip() for row in chosen))
 
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)
 
@@ -254,9 +254,9 @@ def _text_vector(bundle: Bundle, task: Any, value: Any) -> PreparedInput:
     ids = without_truncation(task).read(value, where="the input")["ids"].tolist()
     sequence = story.Sequence("text", tokens(task.tokenizer, ids, [value]), text=value)
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         vector = task.embedding(output.hidden)[0].cpu()
         start = ", ".join(f"{round_float32(number):.3f}" for number in vector[:3].tolist()).replace("-", "−")
-        return story.Output("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
+        return story.OutputView("vector", [], f"{len(vector)} numbers: {start}, …", vector.numpy())
 
     return PreparedInput(one_row(bundle, ids), {"text": sequence}, read_output)

@@ -66,7 +66,7 @@ def chasing() -> story.Story:
                     "The example stops at the weights. So that the sum of values can be seen as well, the value of "
                     "cat is one axis here and that of mouse the other.",
                 ],
-                story.Table(["number", "chasing · cat", "chasing · mouse"], rows),
+                story.TableView(["number", "chasing · cat", "chasing · mouse"], rows),
             )
         ],
     )
@@ -106,7 +106,7 @@ def three_words() -> story.Story:
                     "values is the output of the word: z.",
                     "The 64 numbers of each vector are drawn at random here; in a model they are learned.",
                 ],
-                story.Table(["query → key", "score", "score / 8", "softmax", "softmax × v", "sum"], rows),
+                story.TableView(["query → key", "score", "score / 8", "softmax", "softmax × v", "sum"], rows),
             )
         ],
     )
@@ -138,7 +138,7 @@ def soft_dictionary() -> story.Story:
                     "With scores of 4, 3 and −1 the result is mostly bark with some howl in it. Each value is "
                     "written here as one of three axes, so the weighted sum z shows the mixture itself.",
                 ],
-                story.Table(["key", "score", "weight", "value"], rows),
+                story.TableView(["key", "score", "weight", "value"], rows),
             )
         ],
     )
@@ -192,7 +192,7 @@ def positions() -> story.Story:
                 ],
             )
         ],
-        embedding=[story.Embedding("text", token, position, token + waves)],
+        embedding=[story.EmbeddingView("text", token, position, token + waves)],
     )
 
 
@@ -215,14 +215,14 @@ def _attention(
     name: str,
     scale: float | None = None,
     mask: Mask | None = None,
-) -> story.Attention:
+) -> story.AttentionView:
     """One attention head."""
     query, key, value = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k, v))
     rule = Mask() if mask is None else mask
     summed, weights = attend_with_weights(query, key, value, mask=rule, scale=scale)
     queries_count, keys_count = weights.shape[2:]
     allowed = rule.tensor(queries_count, keys_count, torch.device("cpu"))
-    return story.Attention(
+    return story.AttentionView(
         name=name,
         stack="encoder" if mask is None else "decoder",
         layer=0,
@@ -245,18 +245,18 @@ def _attention(
 def _story(
     title: str,
     sequences: dict[str, tuple[str, list[str]]],
-    attention: list[story.Attention],
+    attention: list[story.AttentionView],
     sections: list[story.Section],
-    embedding: list[story.Embedding] | None = None,
+    embedding: list[story.EmbeddingView] | None = None,
 ) -> story.Story:
     every = [word.lower() for _, words in sequences.values() for word in words]
     ids = {word: number for number, word in enumerate(dict.fromkeys(every))}
     return story.Story(
         title=title,
-        model=story.Model("worked example", "by hand", "encoder"),
+        model=story.ModelView("worked example", "by hand", "encoder"),
         sequences={
             name: story.Sequence(
-                label, [story.Token(" " * bool(n) + word, ids[word.lower()]) for n, word in enumerate(words)]
+                label, [story.TokenView(" " * bool(n) + word, ids[word.lower()]) for n, word in enumerate(words)]
             )
             for name, (label, words) in sequences.items()
         },

@@ -32,8 +32,8 @@ def prepare_flow(bundle: Bundle, task: Any, caption: str, *, against: str | None
         "target": patches("picture", to_picture(pixels), (side, side)),
     }
 
-    def read_output(output: Output) -> story.Output:
-        return story.Output("picture", [], "")
+    def read_output(output: Output) -> story.OutputView:
+        return story.OutputView("picture", [], "")
 
     inputs = {**one_row(bundle, ids), "images": state, "time": torch.tensor([HALF], device=bundle.device)}
     note = f"Numbers and weights are those of the pass at time {HALF:g}, half-way from noise (0) to the picture (1)."

@@ -27,7 +27,7 @@ Inputs = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Target:
+class ExplainedLogit:
     """The logit that is explained."""
 
     text: str
@@ -35,7 +35,7 @@ class Target:
     position: int
 
 
-def target_of(output: story.Output, *, first: int | None) -> Target | None:
+def target_of(output: story.OutputView, *, first: int | None) -> ExplainedLogit | None:
     """The next token after a text, or the one of row `first` of an answer; the label or number; the first tag that is
     not O; the start of the span. None without logits."""
     if not output.rows:
@@ -45,18 +45,18 @@ def target_of(output: story.Output, *, first: int | None) -> Target | None:
         row = next((each for each in output.rows if _chosen(each) != "O"), row)
     assert row.chosen is not None
     if output.kind == "labels":
-        return Target(_quoted(row.label), max(one.id for one in row.candidates), row.at or 0)
+        return ExplainedLogit(_quoted(row.label), max(one.id for one in row.candidates), row.at or 0)
     if output.kind == "span":
-        return Target(f"start at {_quoted(_chosen(row))}", 0, row.chosen)
+        return ExplainedLogit(f"start at {_quoted(_chosen(row))}", 0, row.chosen)
     where = (
         ""
         if output.kind in ("classes", "number")
         else f" {'after' if output.kind == 'next' else 'at'} {_quoted(row.label)}"
     )
-    return Target(f"{_quoted(_chosen(row))}{where}", row.chosen, row.at or 0)
+    return ExplainedLogit(f"{_quoted(_chosen(row))}{where}", row.chosen, row.at or 0)
 
 
-def lens(model: Model, inputs: Inputs, to_text: IdsToText) -> list[story.LensLayer]:
+def lens(model: Model, inputs: Inputs, to_text: IdsToText) -> list[story.LensLayerView]:
     layers = []
     for number, layer in enumerate(logit_lens(model, inputs, top=LENS_TOP)):
         ids, probabilities = layer.ids[0], layer.probabilities[0]  # (token, top), or (top) with a classification head
@@ -68,11 +68,11 @@ def lens(model: Model, inputs: Inputs, to_text: IdsToText) -> list[story.LensLay
                 strict=True,
             )
         ]
-        layers.append(story.LensLayer(number - 1, rows))
+        layers.append(story.LensLayerView(number - 1, rows))
     return layers
 
 
-def heads(model: Model, inputs: Inputs, target: Target) -> list[story.HeadScore]:
+def heads(model: Model, inputs: Inputs, target: ExplainedLogit) -> list[story.HeadScore]:
     """Largest change first."""
     most = max(MIN_ABLATED, ABLATION_BUDGET // sum(parameter.numel() for parameter in model.parameters()))
     score = logit(target.token, position=target.position)
@@ -98,20 +98,20 @@ def _ablated(model: Model, inputs: Inputs, score: Score, *, part: str, head: int
         return score(model(**inputs)).item()
 
 
-def attribution(model: Model, inputs: Inputs, target: Target) -> story.Attribution:
+def attribution(model: Model, inputs: Inputs, target: ExplainedLogit) -> story.AttributionView:
     found = attribute(model, inputs, target.token, position=target.position)
     parts: dict[str, float] = {}
     for part in found.parts:
         name = _part_name(part)
         parts[name] = parts.get(name, 0.0) + part.value
-    return story.Attribution(
+    return story.AttributionView(
         target.text, round_float32(found.logit), [(name, round_float32(value)) for name, value in parts.items()]
     )
 
 
 def token_attribution(
-    model: Model, inputs: Inputs, target: Target, sequences: Mapping[str, story.Sequence]
-) -> story.Attribution:
+    model: Model, inputs: Inputs, target: ExplainedLogit, sequences: Mapping[str, story.Sequence]
+) -> story.AttributionView:
     """What each token adds, of every sequence in the order in which the model embeds them."""
     found = integrated_gradients(model, inputs, target.token, position=target.position)
     several = len(found.tokens) > 1
@@ -121,7 +121,7 @@ def token_attribution(
             parts.append(
                 (f"{name} {number}: {token.text}" if several else f"{number}: {token.text}", round_float32(value))
             )
-    return story.Attribution(target.text, round_float32(found.logit), parts, method="integrated")
+    return story.AttributionView(target.text, round_float32(found.logit), parts, method="integrated")
 
 
 PARTS = {
@@ -152,5 +152,5 @@ def _quoted(text: str) -> str:
     return f"“{text.strip() or text}”"
 
 
-def _chosen(row: story.Row) -> str:
+def _chosen(row: story.RowView) -> str:
     return next(one.text for one in row.candidates if one.id == row.chosen)

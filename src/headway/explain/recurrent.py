@@ -39,7 +39,7 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
         task=task.name,
         note=prepared.note,
         embedding=[
-            story.Embedding(name, tensors.array(vectors[0]), story.Position("none"), tensors.array(total[0]))
+            story.EmbeddingView(name, tensors.array(vectors[0]), story.Position("none"), tensors.array(total[0]))
             for name, vectors, total in zip(prepared.sequences, token, sums, strict=True)
         ],
         attention=attention,
@@ -49,9 +49,9 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
     )
 
 
-def _alignment(weights: torch.Tensor, kind: story.AttentionKind) -> story.Attention:
+def _alignment(weights: torch.Tensor, kind: story.AttentionKind) -> story.AttentionView:
     values = tensors.array(weights)  # (1, target, source)
-    return story.Attention(
+    return story.AttentionView(
         name="cross",
         stack="decoder",
         layer=0,

@@ -30,7 +30,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StorySizes:
     """The bytes that the parts of a story take."""
 
     attentions: Sequence[AttentionInfo]
@@ -69,7 +69,9 @@ class Sizes:
         ]
 
 
-def select_layers(sizes: Sizes, requested: Sequence[int] | None, *, page: int = PAGE, most: int = MAX_TOKENS) -> Kept:
+def select_layers(
+    sizes: StorySizes, requested: Sequence[int] | None, *, page: int = PAGE, most: int = MAX_TOKENS
+) -> Kept:
     """Requested layers are kept in full; raises when they do not fit, or a sequence has more than `most` tokens."""
     budget = page - FRAME - sizes.candidates()
     count = 1 + max((each.layer for each in sizes.attentions), default=-1)
@@ -116,7 +118,7 @@ def _spread(count: int) -> list[int]:
     return list(dict.fromkeys(order))
 
 
-def _check_length(sizes: Sizes, layer: Sequence[int], page: int, *, limit: int) -> None:
+def _check_length(sizes: StorySizes, layer: Sequence[int], page: int, *, limit: int) -> None:
     """Raises when the quantized weights of one layer do not fit; the message has the longest length that does."""
 
     def size(most: int) -> float:

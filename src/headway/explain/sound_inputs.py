@@ -57,16 +57,16 @@ def prepare_sound(bundle: Bundle, task: Any, value: object, *, against: str | No
     spoken = f" {answer}" if task.tokens is not None else answer
     decoder_ids = [*prompt, *target[:-1]]
     vectors = -(-frames // stride)
-    columns = [story.Token(f"{number * stride / rate:.2f}s", number) for number in range(vectors)]
-    picture = story.Picture(spectrogram(features), 1, vectors, first=0, kind="sound")
+    columns = [story.TokenView(f"{number * stride / rate:.2f}s", number) for number in range(vectors)]
+    picture = story.PictureView(spectrogram(features), 1, vectors, first=0, kind="sound")
     sequences = {
         "source": story.Sequence("sound, by time", columns, picture),
         "target": story.Sequence("text", tokens(task.tokenizer, decoder_ids, [spoken] if answer else []), text=answer),
     }
 
-    def read_output(output: Output) -> story.Output:
+    def read_output(output: Output) -> story.OutputView:
         rows = next_tokens(output, sequences["target"], [*prompt[1:], *target], task.tokenizer)
-        return story.Output("next", rows, answer, given=against is not None)
+        return story.OutputView("next", rows, answer, given=against is not None)
 
     inputs = {"inputs": features[None], "decoder_ids": torch.tensor([decoder_ids], device=bundle.device)}
     return PreparedInput(inputs, sequences, read_output, note, answer_from=len(prompt) - 1)

@@ -23,7 +23,7 @@ PositionKind = Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelView:
     name: str
     family: str
     kind: Kind
@@ -31,14 +31,14 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Token:
+class TokenView:
     text: str  # the exact substring of the text; a special token's name
     id: int
     special: bool = False  # added by the tokenizer or the model, not part of the text
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureView:
     """An image whose patches are the tokens, from token `first` on, row by row; or a spectrogram, whose columns are."""
 
     png: str  # base64
@@ -51,8 +51,8 @@ class Picture:
 @dataclass(frozen=True)
 class Sequence:
     label: str
-    tokens: list[Token]
-    picture: Picture | None = None
+    tokens: list[TokenView]
+    picture: PictureView | None = None
     text: str | None = None  # the tokenized text; None: the tokens' texts joined
 
 
@@ -65,7 +65,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingView:
     sequence: str
     token: np.ndarray  # (token, width), scaled if the model scales it
     position: Position
@@ -74,7 +74,7 @@ class Embedding:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionView:
     """weights = softmax(q·k · scale + bias, where mask is 1); head h uses key/value head h · kv_heads // heads."""
 
     name: str  # the module's path, e.g. decoder.stack.blocks.0.attention
@@ -97,7 +97,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartView:
     """One sublayer of the residual stream: the norm of its branch, and of the stream after it."""
 
     stack: str
@@ -117,7 +117,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Row:
+class RowView:
     """The candidates at one position: probability = exp(logit - logsumexp)."""
 
     label: str  # the token or position
@@ -129,9 +129,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputView:
     kind: Literal["next", "classes", "labels", "number", "tags", "span", "fill", "vector", "picture", "objects"]
-    rows: list[Row]
+    rows: list[RowView]
     answer: str
     vector: np.ndarray | None = None  # (width,): the sentence embedding
     given: bool = False  # the answer was given to the model (teacher forcing), not generated
@@ -144,7 +144,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class LensLayer:
+class LensLayerView:
     """The logit lens after one layer: the best candidates of each token."""
 
     layer: int
@@ -161,7 +161,7 @@ class HeadScore:
 
 
 @dataclass(frozen=True)
-class Attribution:
+class AttributionView:
     target: str
     logit: float
     parts: list[tuple[str, float]]  # sum to the logit
@@ -178,13 +178,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationView:
     steps: list[Step]
     text: str = ""  # of all steps
 
 
 @dataclass(frozen=True)
-class Table:
+class TableView:
     columns: list[str]
     rows: list[list[str]]
 
@@ -195,24 +195,24 @@ class Section:
 
     title: str
     paragraphs: list[str]
-    table: Table | None = None
+    table: TableView | None = None
 
 
 @dataclass(frozen=True)
 class Story:
     title: str
-    model: Model
+    model: ModelView
     sequences: dict[str, Sequence]  # by name: text, or source and target
     task: str | None = None
     note: list[str] = field(default_factory=list)
-    embedding: list[Embedding] = field(default_factory=list)
-    attention: list[Attention] = field(default_factory=list)
-    stream: list[Part] = field(default_factory=list)
-    output: Output | None = None
-    lens: list[LensLayer] | None = None
+    embedding: list[EmbeddingView] = field(default_factory=list)
+    attention: list[AttentionView] = field(default_factory=list)
+    stream: list[PartView] = field(default_factory=list)
+    output: OutputView | None = None
+    lens: list[LensLayerView] | None = None
     heads: list[HeadScore] | None = None  # most important first
-    attribution: Attribution | None = None
-    generation: Generation | None = None
+    attribution: AttributionView | None = None
+    generation: GenerationView | None = None
     example: list[Section] | None = None
 
     def to_json(self) -> str:

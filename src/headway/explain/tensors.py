@@ -47,7 +47,7 @@ def array(values: Tensor) -> np.ndarray:
 # ---------------------------------------------------------------------------------------- embedding and position
 
 
-def embedding(stack: StackInfo, recorded: Recorded, contexts: Contexts) -> story.Embedding:
+def embedding(stack: StackInfo, recorded: Recorded, contexts: Contexts) -> story.EmbeddingView:
     module, prefix = stack.model.embedding, f"{stack.prefix}embedding."
     result = recorded[prefix + "sum"][-1][0]  # (token, width)
     position = _position(stack, contexts)
@@ -63,7 +63,7 @@ def embedding(stack: StackInfo, recorded: Recorded, contexts: Contexts) -> story
         token = recorded[prefix + "token"][0][0] * module.scale
         if module.positions is not None:
             position = _vectors(module.positions, recorded[prefix + "position"][0][0])
-    return story.Embedding(stack.sequence, array(token), position, array(result), _also(module))
+    return story.EmbeddingView(stack.sequence, array(token), position, array(result), _also(module))
 
 
 def _vectors(module: nn.Module, added: Tensor) -> story.Position:
@@ -103,7 +103,7 @@ def _position(stack: StackInfo, contexts: Contexts) -> story.Position:
 # ---------------------------------------------------------------------------------------- attention
 
 
-def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.Attention:
+def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.AttentionView:
     weights = recorded[f"{layer.name}.weights"][-1][0]  # (head, query, key), of the last pass through the layer
     queries, keys = weights.shape[1:]
     full = layer.layer in kept.vectors
@@ -111,7 +111,7 @@ def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept
     context = contexts[layer.name]
     bias = layer.module.bias(vectors["q"], vectors["k"], context) if full else None
     mask = layer.module.mask(context).tensor(queries, keys, weights.device)
-    return story.Attention(
+    return story.AttentionView(
         name=layer.name,
         stack=layer.stack.name,
         layer=layer.layer,
@@ -134,14 +134,14 @@ def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept
 # ---------------------------------------------------------------------------------------- the residual stream
 
 
-def stream(stack: StackInfo, recorded: Recorded) -> Iterator[story.Part]:
+def stream(stack: StackInfo, recorded: Recorded) -> Iterator[story.PartView]:
     """Norms of the stream after each part and of what the part adds, and the cosine between before and after."""
     before = recorded[f"{stack.prefix}embedding.sum"][-1][0].float()  # (token, width)
-    yield story.Part(stack.name, -1, "embedding", stack.sequence, stream=_norms(before))
+    yield story.PartView(stack.name, -1, "embedding", stack.sequence, stream=_norms(before))
     for layer, (block, _) in enumerate(stack.blocks):
         for residual in _residuals(stack):
             branch, after = (recorded[f"{block}.{residual}.{end}"][-1][0].float() for end in ("branch", "stream"))
-            yield story.Part(
+            yield story.PartView(
                 stack.name,
                 layer,
                 residual.removesuffix("_residual"),  # type: ignore[arg-type]

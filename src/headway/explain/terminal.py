@@ -83,7 +83,7 @@ def _attention(explained: story.Story, out: Console) -> None:
     out.print(table)
 
 
-def _row(explained: story.Story) -> story.Row | None:
+def _row(explained: story.Story) -> story.RowView | None:
     """The row that is shown: the next token after a text, the first word with a tag, else the first row."""
     if explained.output is None or not explained.output.rows:
         return None
@@ -97,7 +97,7 @@ def _cell(text: str) -> Text:
     return Text(printable(text).replace(" ", "␣") or "∅")
 
 
-def _output(output: story.Output, row: story.Row | None, out: Console) -> None:
+def _output(output: story.OutputView, row: story.RowView | None, out: Console) -> None:
     out.print(Text("answer   ") + Text(printable(output.answer), style="bold green"))
     if row is None or output.kind == "number":
         return

@@ -32,7 +32,7 @@ from headway.models.config import (
 
 
 @dataclass(frozen=True)
-class Variant:
+class DebertaVariant:
     title: str
     width: int
     layers: int
@@ -43,12 +43,12 @@ class Variant:
 
 
 VARIANTS = {
-    "deberta": Variant("Deberta", 768, 12, 12, 3072, 50265, second=False),
-    "deberta-v2": Variant("DebertaV2", 1536, 24, 24, 6144, 128100, second=True),
+    "deberta": DebertaVariant("Deberta", 768, 12, 12, 3072, 50265, second=False),
+    "deberta-v2": DebertaVariant("DebertaV2", 1536, 24, 24, 6144, 128100, second=True),
 }
 
 
-def read(keys: Keys, architecture: str, variant: Variant) -> EncoderConfig:
+def read(keys: Keys, architecture: str, variant: DebertaVariant) -> EncoderConfig:
     width = keys.size("hidden_size", variant.width)
     heads = keys.heads("num_attention_heads", variant.heads, width=width)
     for key in ("embedding_size", "pooler_hidden_size", "attention_head_size"):
@@ -104,7 +104,7 @@ def read_convolution(keys: Keys, block: BlockConfig) -> ConvolutionConfig | None
 
 
 def read_relative(
-    keys: Keys, variant: Variant, norm: NormConfig, dropout: float, count: int
+    keys: Keys, variant: DebertaVariant, norm: NormConfig, dropout: float, count: int
 ) -> tuple[RelativeVectorsConfig | None, DisentangledConfig | None]:
     kinds = keys.data.get("pos_att_type") or []
     keys.ignore("pos_att_type")
@@ -170,7 +170,7 @@ def without_absent_positions(config: EncoderConfig, names: Sequence[str]) -> Enc
     return replace(config, head=replace(head, mask_decoder=None)) if isinstance(head, LanguageHeadConfig) else config
 
 
-def write(config: EncoderConfig, variant: Variant) -> dict[str, Any]:
+def write(config: EncoderConfig, variant: DebertaVariant) -> dict[str, Any]:
     block, relative, embedding = config.stack.block, config.stack.relative, config.embedding
     assert isinstance(embedding, EmbeddingConfig)
     out: dict[str, Any] = {
@@ -203,7 +203,7 @@ def write(config: EncoderConfig, variant: Variant) -> dict[str, Any]:
     return out
 
 
-def rules(config: EncoderConfig, variant: Variant) -> list[AnyRule]:
+def rules(config: EncoderConfig, variant: DebertaVariant) -> list[AnyRule]:
     ours, theirs = "stack.blocks.{i}.", "{base}encoder.layer.{i}."
     own, layer = ours + "attention.", theirs + "attention.self."
     names = {
@@ -269,7 +269,7 @@ def head_rules(head: HeadConfig | None) -> list[AnyRule]:
 KINDS = ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 
 
-def _family(name: str, variant: Variant) -> Family:
+def _family(name: str, variant: DebertaVariant) -> Family:
     return Family(
         name=name,
         architectures=tuple(variant.title + kind for kind in KINDS),

@@ -19,7 +19,7 @@ from headway.models.config import (
     TokenHeadConfig,
 )
 
-VARIANT = llama.Variant("EuroBert", context=8192, eps=1e-5)
+VARIANT = llama.LlamaVariant("EuroBert", context=8192, eps=1e-5)
 POOLS = {"bos": "first", "mean": "mean", "late": "late"}
 
 

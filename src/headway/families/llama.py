@@ -37,7 +37,7 @@ SCALING = {  # their key → ours; which of them a kind uses
 
 
 @dataclass(frozen=True)
-class Variant:
+class LlamaVariant:
     """How one member differs from LLaMA."""
 
     title: str
@@ -54,15 +54,15 @@ class Variant:
 
 
 VARIANTS = {
-    "llama": Variant("Llama"),
-    "mistral": Variant("Mistral", kv_heads=8, window=4096, context=4096 * 32),
-    "mixtral": Variant("Mixtral", kv_heads=8, window=0, context=4096 * 32, eps=1e-5, experts=8),
-    "qwen2": Variant("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
-    "qwen3": Variant("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
+    "llama": LlamaVariant("Llama"),
+    "mistral": LlamaVariant("Mistral", kv_heads=8, window=4096, context=4096 * 32),
+    "mixtral": LlamaVariant("Mixtral", kv_heads=8, window=0, context=4096 * 32, eps=1e-5, experts=8),
+    "qwen2": LlamaVariant("Qwen2", kv_heads=32, qkv_bias=True, window=4096, context=32768),
+    "qwen3": LlamaVariant("Qwen3", kv_heads=32, head_size=128, qk_norm=True, window=4096, context=32768),
 }
 
 
-def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
+def read(keys: Keys, architecture: str, variant: LlamaVariant) -> DecoderConfig:
     width, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
     layers = keys.layers("num_hidden_layers")
     context = keys.size("max_position_embeddings", variant.context)
@@ -98,7 +98,7 @@ def read(keys: Keys, architecture: str, variant: Variant) -> DecoderConfig:
     )
 
 
-def read_experts(keys: Keys, variant: Variant) -> dict[str, int]:
+def read_experts(keys: Keys, variant: LlamaVariant) -> dict[str, int]:
     if not variant.experts:
         return {}
     keys.alias(num_experts="num_local_experts")
@@ -107,7 +107,7 @@ def read_experts(keys: Keys, variant: Variant) -> dict[str, int]:
     return {"experts": keys.size("num_local_experts", variant.experts), "chosen": keys.size("num_experts_per_tok", 2)}
 
 
-def per_layer(keys: Keys, layers: int, variant: Variant) -> tuple[LayerConfig, ...]:
+def per_layer(keys: Keys, layers: int, variant: LlamaVariant) -> tuple[LayerConfig, ...]:
     """The sliding windows; empty: no layer has one."""
     if variant.window is None:
         return ()
@@ -163,7 +163,7 @@ def write_rotary(config: RotaryConfig) -> dict[str, Any]:
     return out
 
 
-def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
+def write(config: DecoderConfig, variant: LlamaVariant) -> dict[str, Any]:
     block = config.stack.block
     attention = block.attention
     if attention.rotary is None:
@@ -201,7 +201,7 @@ def write(config: DecoderConfig, variant: Variant) -> dict[str, Any]:
     return out
 
 
-def architecture(config: DecoderConfig, variant: Variant) -> str:
+def architecture(config: DecoderConfig, variant: LlamaVariant) -> str:
     return variant.title + decoder_heads.kind(config)
 
 
@@ -250,7 +250,7 @@ def common_rules(config: DecoderConfig) -> list[AnyRule]:
 KINDS = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
 
 
-def _family(name: str, variant: Variant) -> Family:
+def _family(name: str, variant: LlamaVariant) -> Family:
     return Family(
         name=name,
         architectures=tuple(variant.title + kind for kind in KINDS),

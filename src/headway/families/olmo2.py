@@ -12,7 +12,7 @@ from headway.families import llama
 from headway.families.family import Family, Keys
 from headway.models.config import DecoderConfig
 
-VARIANT = llama.Variant("Olmo2", eps=1e-5)
+VARIANT = llama.LlamaVariant("Olmo2", eps=1e-5)
 KINDS = llama.KINDS[:3]
 
 

@@ -11,7 +11,7 @@ from headway.families import llama
 from headway.families.family import Family, Keys
 from headway.models.config import DecoderConfig, LayerConfig
 
-VARIANT = llama.Variant("Phi3", context=4096, eps=1e-5)
+VARIANT = llama.LlamaVariant("Phi3", context=4096, eps=1e-5)
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:

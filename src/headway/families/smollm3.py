@@ -10,7 +10,7 @@ from headway.families import llama
 from headway.families.family import Family, Keys
 from headway.models.config import SAME, DecoderConfig, LayerConfig
 
-VARIANT = llama.Variant("SmolLM3", theta=2e6, kv_heads=4, context=32768, tied=True)
+VARIANT = llama.LlamaVariant("SmolLM3", theta=2e6, kv_heads=4, context=32768, tied=True)
 
 
 def read(keys: Keys, architecture: str) -> DecoderConfig:

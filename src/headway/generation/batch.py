@@ -18,13 +18,13 @@ from headway.generation.outputs import Event
 from headway.generation.prefill import Job
 from headway.generation.prompt_lookup import PromptLookup, is_exact
 from headway.generation.request import Request
-from headway.generation.sample import Answer, Sampler
+from headway.generation.sample import SampledAnswer, Sampler
 
-Unit = Answer | BeamSearch  # what has rows of its own
+Unit = SampledAnswer | BeamSearch  # what has rows of its own
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """Which rows are chosen from in one call; valid until units join or leave."""
 
     sampler: Sampler | None
@@ -32,14 +32,14 @@ class Plan:
     searches: list[tuple[list[BeamSearch], Tensor | None]]  # with their rows; None: all
 
 
-class Batch:
+class RunningBatch:
     def __init__(self, model: Any, device: torch.device) -> None:
         self.model, self.device = model, device
         self.units: list[Unit] = []  # in the order of their rows
         self.cache: Any = None
         self.logits: Tensor | None = None  # (row, vocab), between `decode` or `join` and `choose`
         self._tokens: list[int] = []  # last token of each row, not in the cache yet
-        self._plan: Plan | None = None
+        self._plan: SamplingPlan | None = None
         self._lookup: PromptLookup | None = None
 
     def __len__(self) -> int:
@@ -117,12 +117,12 @@ class Batch:
             events += beam.advance(searches, logits if rows is None else logits[rows])
         return events
 
-    def _make_plan(self) -> Plan:
-        answers, sampled = list[Answer](), list[int]()
+    def _make_plan(self) -> SamplingPlan:
+        answers, sampled = list[SampledAnswer](), list[int]()
         searches: dict[tuple[object, ...], tuple[list[BeamSearch], list[int]]] = {}
         row = 0
         for unit in self.units:
-            if isinstance(unit, Answer):
+            if isinstance(unit, SampledAnswer):
                 answers.append(unit)
                 sampled.append(row)
             else:
@@ -130,7 +130,7 @@ class Batch:
                 units.append(unit)
                 rows.extend(range(row, row + unit.rows))
             row += unit.rows
-        return Plan(
+        return SamplingPlan(
             Sampler(answers, self.device) if answers else None,
             self._index(sampled, row),
             [(units, self._index(rows, row)) for units, rows in searches.values()],

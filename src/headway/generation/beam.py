@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.errors import HeadwayError
 from headway.generation.coverage import Coverage
-from headway.generation.filters import Filter, History, Row, States, apply, counts
+from headway.generation.filters import Filter, FilterRow, History, States, apply, counts
 from headway.generation.forced_terms import ForcedTerms, TermState
 from headway.generation.outputs import Event, FinishedBy, Hypothesis
 from headway.generation.request import Request
@@ -48,7 +48,7 @@ class Finished:
         return self.lacks_terms, -self.score
 
 
-class Group:
+class BeamGroup:
     """Beams that compete with each other: all beams of a request, or an equal part of them in diverse beam search."""
 
     def __init__(self, width: int, request: Request) -> None:
@@ -120,7 +120,7 @@ class BeamSearch:
         self.request, settings = request, request.settings
         self.rows = settings.beams
         self.width = settings.beams // settings.groups
-        self.groups = [Group(self.width, request) for _ in range(settings.groups)]
+        self.groups = [BeamGroup(self.width, request) for _ in range(settings.groups)]
         penalty, source = settings.coverage_penalty, request.source
         self.coverage = Coverage(penalty, len(source)) if penalty and source is not None else None
         self._update_rows()
@@ -156,14 +156,14 @@ class BeamSearch:
         first = next(ids for group in alive for ids in group)
         return [ids for group in alive for ids in (*group, *[first] * (self.width - len(group)))]
 
-    def history(self) -> dict[int, Row]:
+    def history(self) -> dict[int, FilterRow]:
         """What filters see of each row whose beam exists."""
         prompt = np.array(self.request.ids, dtype=np.int64)
         out = {}
         for g, group in enumerate(self.groups):
             for place, beam in enumerate(group.alive):
                 ids = np.concatenate([prompt, np.array(beam.ids, dtype=np.int64)])
-                out[g * self.width + place] = Row(ids, self.request.prompt, len(beam.ids), beam.states)
+                out[g * self.width + place] = FilterRow(ids, self.request.prompt, len(beam.ids), beam.states)
         return out
 
     def advance(self, g: int, candidates: list[list[float]], *, vocab: int, coverage: list[float]) -> None:

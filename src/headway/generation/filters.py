@@ -28,7 +28,7 @@ from torch import Tensor
 from headway.generation.settings import GenerationSettings
 
 
-class State(Protocol):
+class FilterState(Protocol):
     """What a filter has to remember about one answer."""
 
     @property
@@ -37,7 +37,7 @@ class State(Protocol):
 
     def push(self, token: int) -> object: ...
 
-    def copy(self) -> State: ...
+    def copy(self) -> FilterState: ...
 
 
 class Filter(Protocol):
@@ -48,13 +48,13 @@ class Filter(Protocol):
 class StatefulFilter(Protocol):
     def __call__(self, scores: Tensor, history: History, /) -> Tensor: ...
 
-    def new_state(self) -> State: ...
+    def new_state(self) -> FilterState: ...
 
 
-States = dict[StatefulFilter, State]
+States = dict[StatefulFilter, FilterState]
 
 
-class Row(NamedTuple):
+class FilterRow(NamedTuple):
     """What filters see of one row."""
 
     ids: np.ndarray  # prompt, forced prefix and answer
@@ -66,7 +66,7 @@ class Row(NamedTuple):
 class History:
     """The rows that a filter is applied to."""
 
-    def __init__(self, rows: Sequence[Row], device: torch.device | None = None) -> None:
+    def __init__(self, rows: Sequence[FilterRow], device: torch.device | None = None) -> None:
         self.rows, self.device = rows, device
         self.new = [row.new for row in rows]
 
@@ -80,7 +80,7 @@ class History:
         """Forced prefix and answer (row, length), padded with -1 on the left."""
         return self._padded([row.ids[row.prompt :] for row in self.rows])
 
-    def states(self, owner: StatefulFilter) -> list[State]:
+    def states(self, owner: StatefulFilter) -> list[FilterState]:
         return [row.states[owner] for row in self.rows]
 
     def _padded(self, rows: list[np.ndarray]) -> Tensor:

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.generation.attention_sinks import visible
 from headway.generation.beam import BeamSearch
 from headway.generation.coverage import CrossAttention
 from headway.generation.request import Request
-from headway.generation.sample import Answer
+from headway.generation.sample import SampledAnswer
 from headway.layers.cache import Encoded
 
 CHUNK = 512  # most tokens of a prompt in one pass
@@ -38,11 +38,13 @@ class AbandonedError(Exception):
     """Nobody waits for any row of a forward pass."""
 
 
-class Entry:
+class PrefillEntry:
     """Rows of one request to be prefilled: its prompt, which all its answers or beams continue; or, after the context
     overflowed, what is still visible of each row."""
 
-    def __init__(self, request: Request, units: Sequence[Answer | BeamSearch], rows: Iterable[Sequence[int]]) -> None:
+    def __init__(
+        self, request: Request, units: Sequence[SampledAnswer | BeamSearch], rows: Iterable[Sequence[int]]
+    ) -> None:
         self.request, self.units = request, units
         self.rows = [list(row) if request.window is None else visible(row, request.window) for row in rows]
         self.source = 0 if request.source is None else len(request.source)
@@ -57,7 +59,7 @@ class Entry:
 class Job:
     """Entries that are prefilled in one cache. The first `shared` tokens, equal in all rows, are read once."""
 
-    def __init__(self, entries: Sequence[Entry], *, shared: int = 0) -> None:
+    def __init__(self, entries: Sequence[PrefillEntry], *, shared: int = 0) -> None:
         self.entries, self.shared = list(entries), shared
         self.cache: Any = None
         self.position = 0  # tokens of each row that are in the cache
@@ -139,7 +141,7 @@ class PrefillQueue:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PrefillEntry) -> None:
         self._jobs.append(Job([entry]))
 
     def remove(self, request: Request) -> None:
@@ -249,10 +251,10 @@ class PrefillQueue:
         if not self.model.reads_source:
             lengths = [len(job.rows[0]) for job in jobs]
             padding = 0.0 if self.model.rotary_depends_on_length else PADDING
-            for group in by_length(lengths, Limits(padding=padding), longest_first=True):
+            for group in by_length(lengths, BatchLimits(padding=padding), longest_first=True):
                 yield Job([jobs[i].entries[0] for i in group])
             return
-        kinds: dict[tuple[object, ...], list[Entry]] = {}
+        kinds: dict[tuple[object, ...], list[PrefillEntry]] = {}
         for job in jobs:
             [entry] = job.entries
             source = entry.request.source
@@ -260,7 +262,7 @@ class PrefillQueue:
             kinds.setdefault((len(entry.rows[0]), shape), []).append(entry)
         for entries in kinds.values():
             sources = [entry.source for entry in entries]
-            for group in by_length(sources, Limits(padding=SOURCE_PADDING), longest_first=True):
+            for group in by_length(sources, BatchLimits(padding=SOURCE_PADDING), longest_first=True):
                 yield Job([entries[i] for i in group])
 
 

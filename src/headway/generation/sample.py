@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.generation.filters import Filter, History, Row, apply
+from headway.generation.filters import Filter, FilterRow, History, apply
 from headway.generation.outputs import Event, FinishedBy, Hypothesis
 from headway.generation.request import Request
 from headway.generation.sampling_filters import draw
@@ -56,7 +56,7 @@ class Ids:
         return self._buffer[: self._length]
 
 
-class Answer:
+class SampledAnswer:
     """A greedy or sampled answer: one row of the running batch."""
 
     rows = 1
@@ -137,29 +137,29 @@ class Answer:
             fits=request.fits(text),
         )
 
-    def history(self) -> Row:
-        return Row(self.ids.array, self.request.prompt, len(self.logprobs), self.states)
+    def history(self) -> FilterRow:
+        return FilterRow(self.ids.array, self.request.prompt, len(self.logprobs), self.states)
 
 
 # ---------------------------------------------------------------------------------------- choosing
 
 
 @dataclass(frozen=True)
-class Group:
+class FilterGroup:
     """Answers with equal filters, which are applied in one call."""
 
     filters: tuple[Filter, ...]
     sampling: tuple[Filter, ...] | None
     renormalize: bool  # log-probabilities are those after the filters
     top: int  # most probable tokens that an event names
-    answers: list[Answer]
+    answers: list[SampledAnswer]
     index: Tensor | None  # their rows; None: all rows
 
 
 class Sampler:
     """Chooses the next token of each of `answers`. It serves as long as the set of answers is the same."""
 
-    def __init__(self, answers: Sequence[Answer], device: torch.device) -> None:
+    def __init__(self, answers: Sequence[SampledAnswer], device: torch.device) -> None:
         self.answers, self.device = answers, device
         rows: dict[tuple[object, ...], list[int]] = {}
         for row, answer in enumerate(answers):
@@ -168,7 +168,7 @@ class Sampler:
             key = (request.filters, request.sampling, settings.renormalize, settings.top_logprobs)
             rows.setdefault(key, []).append(row)
         self.groups = [
-            Group(
+            FilterGroup(
                 answers[where[0]].request.filters,
                 answers[where[0]].request.sampling,
                 answers[where[0]].request.settings.renormalize,
@@ -181,8 +181,8 @@ class Sampler:
 
     def step(self, logits: Tensor) -> list[Event]:
         """Appends one token to each answer, chosen from logits (row, vocab)."""
-        errors: dict[Answer, Exception] = {}
-        tops: dict[Answer, tuple[tuple[int, float], ...]] = {}
+        errors: dict[SampledAnswer, Exception] = {}
+        tops: dict[SampledAnswer, tuple[tuple[int, float], ...]] = {}
         if len(self.groups) == 1:
             table = self._choose(self.groups[0], logits, errors, tops)
         else:
@@ -203,10 +203,10 @@ class Sampler:
 
     def _choose(
         self,
-        group: Group,
+        group: FilterGroup,
         logits: Tensor,
-        errors: dict[Answer, Exception],
-        tops: dict[Answer, tuple[tuple[int, float], ...]],
+        errors: dict[SampledAnswer, Exception],
+        tops: dict[SampledAnswer, tuple[tuple[int, float], ...]],
     ) -> Tensor:
         """(row, 3): the chosen tokens, their log-probabilities, and their scores after the filters. An exception raised
         by a filter is the fault of the requests that have this filter: it is stored for each of their answers."""

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
-from headway.generation.batch import Batch, Unit, overflowing
+from headway.generation.batch import RunningBatch, Unit, overflowing
 from headway.generation.beam import BeamSearch
 from headway.generation.coverage import CrossAttention
 from headway.generation.filters import Filter
 from headway.generation.outputs import Event
-from headway.generation.prefill import CHUNK, Entry, PrefillQueue, Prefixes
+from headway.generation.prefill import CHUNK, PrefillEntry, PrefillQueue, Prefixes
 from headway.generation.request import Request, Source, new_request
-from headway.generation.sample import Answer, failed
+from headway.generation.sample import SampledAnswer, failed
 from headway.generation.settings import GenerationSettings
 from headway.preprocess.text import Tokenizer
 
@@ -48,7 +48,7 @@ class Session:
         limit)."""
         self.model, self.tokenizer, self.prefixes = model, tokenizer, prefixes
         device = next(model.parameters()).device
-        self._batch = Batch(model, device)
+        self._batch = RunningBatch(model, device)
         self._prefill = PrefillQueue(model, budget=prefill_tokens, prefixes=prefixes, device=device)
         self._requests: dict[int, Request] = {}  # unfinished
         self._next_id = 0
@@ -111,12 +111,12 @@ class Session:
         if settings.coverage_penalty and self._attention is None:
             self._attention = CrossAttention(self.model)
         units: list[Unit] = (
-            [BeamSearch(request)] if settings.beams > 1 else [Answer(request, i) for i in range(settings.n)]
+            [BeamSearch(request)] if settings.beams > 1 else [SampledAnswer(request, i) for i in range(settings.n)]
         )
         request.unfinished = len(units)
         self._requests[request.id] = request
         self._next_id = request.id + 1
-        self._prefill.add(Entry(request, units, [request.ids]))
+        self._prefill.add(PrefillEntry(request, units, [request.ids]))
         return request.id
 
     def cancel(self, id: int) -> None:
@@ -181,7 +181,7 @@ class Session:
                 self._finish(unit, row)
             elif overflowing(unit):
                 leaving.add(unit)
-                self._prefill.add(Entry(request, [unit], unit.row_ids()))
+                self._prefill.add(PrefillEntry(request, [unit], unit.row_ids()))
         self._batch.settle(leaving)
         if not errors:
             return events

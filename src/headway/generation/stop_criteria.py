@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headway.generation.filters import State
+from headway.generation.filters import FilterState
 from headway.generation.outputs import FinishedBy
 from headway.generation.settings import GenerationSettings
 from headway.generation.text_stream import TextStream, find_stop
@@ -42,7 +42,7 @@ class StopCriteria:
             pieces.append(stream.push(i))
         return "".join(pieces) + stream.finish()
 
-    def finished(self, ids: Sequence[int], states: Collection[State] = ()) -> FinishedBy | None:
+    def finished(self, ids: Sequence[int], states: Collection[FilterState] = ()) -> FinishedBy | None:
         """Why the answer `ids` is finished, or None. Unless its last id is an end id or completes a stop string, that
         id is pushed to the filters' `states`."""
         by = self.ends.get(ids[-1])
@@ -52,7 +52,7 @@ class StopCriteria:
             by = "stop" if find_stop(text, self.settings.stop) is not None else None
         return by or self.finished_by_state(ids[-1], len(ids), states)
 
-    def finished_by_state(self, token: int, length: int, states: Collection[State]) -> FinishedBy | None:
+    def finished_by_state(self, token: int, length: int, states: Collection[FilterState]) -> FinishedBy | None:
         if states:
             for state in states:
                 state.push(token)

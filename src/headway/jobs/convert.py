@@ -20,7 +20,7 @@ from headway.checkpoints.unpickle import unpickled_folder
 from headway.checkpoints.word2vec import is_word2vec
 from headway.data.builtin.manual import DOCUMENTS
 from headway.data.text_reader import read_lines
-from headway.engine.conversion_report import Comparison, ConversionReport
+from headway.engine.conversion_report import ConversionReport, OutputComparison
 from headway.engine.weights import Int8, float_type, requested_weights, weight_bytes
 from headway.errors import ConfigError, InputError
 from headway.families import GLINER_FILE
@@ -137,7 +137,7 @@ def compare(before: Bundle, after: Bundle, *, text: str | Path | None = None) ->
         probes = _texts(before, texts, given=text is not None)
     else:
         probes, source = _images(before), f"{IMAGES} images of noise"
-    comparison, tokens = Comparison(), 0
+    comparison, tokens = OutputComparison(), 0
     for probe in probes:
         tokens += next(iter(probe.inputs.values())).numel()
         sides = [_output(bundle, probe.inputs) for bundle in (before, after)]

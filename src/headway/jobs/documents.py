@@ -45,7 +45,7 @@ class Slot:
 
 
 @dataclass
-class Document:
+class ParsedDocument:
     read: Callable[[str], str] = str  # a text as it stands in the file -> the text
     write: Callable[[str], str] = str  # and back
     literals: list[str] = field(default_factory=lambda: [""])  # one more than slots
@@ -103,13 +103,13 @@ def is_document(path: Path) -> bool:
     return path.suffix.lower() in (DOCX, *PARSERS)
 
 
-def read_document(path: Path, *, encoding: str | None = None) -> Document | WordDocument:
+def read_document(path: Path, *, encoding: str | None = None) -> ParsedDocument | WordDocument:
     """A file that is not one of these is one of lines. DataError for one without text."""
     refuse_other(path)
     if path.suffix.lower() == DOCX:
         from headway.jobs.word_document import WordDocument
 
-        found: Document | WordDocument = WordDocument(path)
+        found: ParsedDocument | WordDocument = WordDocument(path)
     else:
         parse = PARSERS.get(path.suffix.lower(), of_lines)
         found = parse("".join(read_text(path, encoding=encoding)))
@@ -129,8 +129,8 @@ def split_lines(content: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+$", content)
 
 
-def of_lines(content: str) -> Document:
-    out = Document()
+def of_lines(content: str) -> ParsedDocument:
+    out = ParsedDocument()
     for line in split_lines(content):
         out.add(line)
     return out
@@ -139,16 +139,16 @@ def of_lines(content: str) -> Document:
 # ---------------------------------------------------------------------------------------- subtitles
 
 
-def of_srt(content: str) -> Document:
-    return _of_cues(content, Document(write=lambda text: text.replace(CLOCK, "->")))
+def of_srt(content: str) -> ParsedDocument:
+    return _of_cues(content, ParsedDocument(write=lambda text: text.replace(CLOCK, "->")))
 
 
-def of_vtt(content: str) -> Document:
-    escaped = Document(read=html.unescape, write=lambda text: html.escape(text, quote=False))
+def of_vtt(content: str) -> ParsedDocument:
+    escaped = ParsedDocument(read=html.unescape, write=lambda text: html.escape(text, quote=False))
     return _of_cues(content, escaped, other_blocks=("WEBVTT", "NOTE", "STYLE", "REGION"))
 
 
-def _of_cues(content: str, out: Document, *, other_blocks: tuple[str, ...] = ()) -> Document:
+def _of_cues(content: str, out: ParsedDocument, *, other_blocks: tuple[str, ...] = ()) -> ParsedDocument:
     """Numbers, names, times, styles and comments stay. The lines of a cue are one text, unless they have tags or are
     of several speakers."""
     lines, cue, is_first, is_other = split_lines(content) if CLOCK in content else [], list[str](), True, False
@@ -179,10 +179,10 @@ def _of_cues(content: str, out: Document, *, other_blocks: tuple[str, ...] = ())
 # ---------------------------------------------------------------------------------------- Markdown
 
 
-def of_markdown(content: str) -> Document:
+def of_markdown(content: str) -> ParsedDocument:
     """Headings, lists, quotes and tables stay, code and HTML too. The lines of a paragraph are one text, which is
     divided where code, a link or an address is inside it."""
-    out, paragraph, fence = Document(), "", ""
+    out, paragraph, fence = ParsedDocument(), "", ""
     lines = split_lines(content)
     header = _front_matter(lines)
 
@@ -224,7 +224,7 @@ def _front_matter(lines: Sequence[str]) -> int:
     return next(ends, 0)
 
 
-PARSERS: dict[str, Callable[[str], Document]] = {
+PARSERS: dict[str, Callable[[str], ParsedDocument]] = {
     ".srt": of_srt,
     ".vtt": of_vtt,
     ".md": of_markdown,

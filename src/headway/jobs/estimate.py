@@ -34,7 +34,7 @@ def number(name: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Shape:
+class DecoderShape:
     """A decoder of the modern recipe with tied embeddings."""
 
     layers: int
@@ -65,7 +65,7 @@ class Shape:
         return 2 + 3 * (self.heads or max(4, self.width // 128))
 
 
-def shape_of(parameters: float, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> Shape:
+def shape_of(parameters: float, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> DecoderShape:
     """The shape with about this many parameters; given layers and width are kept."""
     if width and not layers:
         layers = max(1, round((parameters - vocab * width) / (12 * width**2)))
@@ -73,12 +73,14 @@ def shape_of(parameters: float, *, layers: int = 0, width: int = 0, vocab: int =
         half = vocab / (24 * layers)
         width = _multiple(math.sqrt(half**2 + parameters / (12 * layers)) - half)
     elif not layers:
-        best = min(range(1, 513), key=lambda n: abs(Shape(n, _multiple(ASPECT * n), vocab).parameters - parameters))
+        best = min(
+            range(1, 513), key=lambda n: abs(DecoderShape(n, _multiple(ASPECT * n), vocab).parameters - parameters)
+        )
         return shape_of(parameters, layers=best, vocab=vocab)
-    return Shape(layers, width, vocab)
+    return DecoderShape(layers, width, vocab)
 
 
-def plan_shape(parameters: str, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> Shape:
+def plan_shape(parameters: str, *, layers: int = 0, width: int = 0, vocab: int = 32_000) -> DecoderShape:
     """From command-line values: the number of parameters, or layers and width, or both of them combined."""
     if not parameters and not (layers and width):
         raise ConfigError("params: how many? Give --params 7B, or both --layers and --width")
@@ -112,7 +114,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     shard: bool
     recompute: bool
 
@@ -121,7 +123,7 @@ class Layout:
         return ("shard=full" if self.shard else "DDP") + (" + checkpointing" if self.recompute else "")
 
 
-LAYOUTS = [Layout(shard, recompute) for shard in (False, True) for recompute in (False, True)]
+LAYOUTS = [ShardLayout(shard, recompute) for shard in (False, True) for recompute in (False, True)]
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Memory:
         return self.weights + self.optimizer + self.gathered + max(self.activations, self.gradients)
 
 
-def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, cuda: bool = True) -> Memory:
+def memory(shape: DecoderShape, layout: ShardLayout, *, ranks: int, rows: int, work: Work, cuda: bool = True) -> Memory:
     """For a pass over `rows` sequences. With `cuda` Muon computes in bfloat16; on a CPU in float32, and the whole model
     is in memory besides the shards."""
     count, share = shape.parameters, ranks if layout.shard else 1
@@ -163,7 +165,7 @@ def memory(shape: Shape, layout: Layout, *, ranks: int, rows: int, work: Work, c
     )
 
 
-def optimizer_bytes(shape: Shape, optimizer: Optimizer, *, cuda: bool) -> float:
+def optimizer_bytes(shape: DecoderShape, optimizer: Optimizer, *, cuda: bool) -> float:
     """Adam stores two values per weight. Muon stores one, and buffers for its products: per block, whose matrices have
     12 width² weights, twice those and, for each of six, two (with the Gram matrix four) squares of the smaller side."""
     if optimizer == "adamw":
@@ -173,7 +175,7 @@ def optimizer_bytes(shape: Shape, optimizer: Optimizer, *, cuda: bool) -> float:
     return FP32 * shape.matrices + 2 * FP32 * shape.embedding + buffers
 
 
-def activation_bytes(shape: Shape, layout: Layout, *, tokens: int, precision: Precision) -> float:
+def activation_bytes(shape: DecoderShape, layout: ShardLayout, *, tokens: int, precision: Precision) -> float:
     """What the backward pass needs, and the temporary tensors at its start: log-probabilities of the logits and two
     gradients, or, if that is more, ten tensors of the width for the last block."""
     block = BLOCK[precision] * shape.width + FP32 * shape.scales
@@ -183,7 +185,7 @@ def activation_bytes(shape: Shape, layout: Layout, *, tokens: int, precision: Pr
     return float(tokens * (kept + ends + max(logits, 10 * FP32 * shape.width)))
 
 
-def step_flops(shape: Shape, layout: Layout, work: Work) -> float:
+def step_flops(shape: DecoderShape, layout: ShardLayout, work: Work) -> float:
     """Two per weight and token in the forward pass, four in the backward pass, two more with activation checkpointing;
     attention likewise, over half the context on average since it is causal."""
     passes = 8 if layout.recompute else 6
@@ -192,7 +194,7 @@ def step_flops(shape: Shape, layout: Layout, work: Work) -> float:
 
 
 def step_traffic(
-    shape: Shape, layout: Layout, *, ranks: int, passes: int, optimizer: Optimizer, cuda: bool = True
+    shape: DecoderShape, layout: ShardLayout, *, ranks: int, passes: int, optimizer: Optimizer, cuda: bool = True
 ) -> float:
     """Bytes that a GPU sends per step. DDP: a ring all-reduce of the gradients. Shards: in every pass an all-gather of
     the weights, of the blocks' again in the backward pass, and a reduce-scatter of the gradients; then Muon's matrices
@@ -207,7 +209,7 @@ def step_traffic(
 
 @dataclass(frozen=True)
 class Estimate:
-    layout: Layout
+    layout: ShardLayout
     rows: int  # sequences per GPU and micro-batch: as many as fit
     passes: int  # micro-batches per step: the setting `accumulate`
     memory: Memory
@@ -221,7 +223,7 @@ class Estimate:
         return self.steps * max(self.compute, self.network) / 86_400
 
 
-def estimate(shape: Shape, work: Work, machine: Machine) -> list[Estimate]:
+def estimate(shape: DecoderShape, work: Work, machine: Machine) -> list[Estimate]:
     """Every layout, with the largest micro-batch that fits; a single sequence if none does."""
     if work.batch < machine.gpus:
         raise ConfigError(

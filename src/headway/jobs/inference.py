@@ -190,10 +190,10 @@ def _baselines(bundle: Bundle, rows: RowReader, *, own: bool) -> Sequence[Baseli
 
 
 def _write_report(evaluated: Evaluated, found: Evaluation, bundle: Bundle) -> None:
-    from headway.jobs.report import Facts, write_report
+    from headway.jobs.report import EvaluationFacts, write_report
 
     task = bundle.find_task()
-    facts = Facts(
+    facts = EvaluationFacts(
         model=bundle.folder.name if bundle.folder is not None else "a model", task=task.name, data=found.data,
         examples=found.count, search=found.search, signature=found.signature, baselines=found.baselines,
         notes=[*found.truncated, *([found.note] if found.note else [])],

@@ -22,11 +22,11 @@ from headway.kinds.inputs import PictureInput
 from headway.kinds.predictions import LabelPrediction
 from headway.preprocess.image import to_picture
 from headway.tasks.distributed import world_size
-from headway.tasks.draw_scores import Classifier, Pictures, Sizes, label_scores, labels_of, nearest_scores
+from headway.tasks.draw_scores import Classifier, Pictures, SampleSizes, label_scores, labels_of, nearest_scores
 
 MINUTES = 2.0  # of training a classifier
 EVERY = 10.0  # seconds between lines of progress
-SIZES = Sizes()
+SIZES = SampleSizes()
 MOST = 20_000  # real pictures that the judge is trained on
 FOLDER = "judge"  # in a run's training/: the classifier of real pictures, trained once
 
@@ -74,7 +74,7 @@ def picture_scores(
     *,
     run: Dataset | None,
     judge: str | Path | None = None,
-    sizes: Sizes | None = None,
+    sizes: SampleSizes | None = None,
     minutes: float | None = None,
     say: Say | None = None,
 ) -> dict[str, float]:

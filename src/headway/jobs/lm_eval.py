@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from headway.bundle import Bundle, load
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.errors import ConfigError, InputError
 from headway.files import open_file
 from headway.jobs.chat import chat_model
@@ -130,7 +130,7 @@ def log_likelihoods(
     search would generate. A context that does not fit loses its beginning."""
     rows = [([*given, *wanted][-(longest + 1) :], len(wanted)) for given, wanted in pairs]
     out: list[tuple[float, bool]] = [(0.0, True)] * len(rows)
-    for group in by_length([len(ids) for ids, _ in rows], Limits(rows=ROWS)):
+    for group in by_length([len(ids) for ids, _ in rows], BatchLimits(rows=ROWS)):
         inputs = [rows[i][0][:-1] for i in group]
         batch = without_none(inputs=pad(inputs, 0), padding_mask=padding_mask(inputs))
         scores = model(**{name: value.to(device_of(model)) for name, value in batch.items()}).logits.float().cpu()

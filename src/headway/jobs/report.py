@@ -27,7 +27,7 @@ MOST_LABELS = 40  # in the picture and in the table of the confusion matrix
 
 
 @dataclass(frozen=True)
-class Facts:
+class EvaluationFacts:
     """What was evaluated, and how."""
 
     model: str = "a model"
@@ -53,12 +53,12 @@ def class_lines(scores: ClassScores) -> list[str]:
     return lines
 
 
-def write_report(evaluated: Evaluated, folder: Path, facts: Facts | None = None) -> list[str]:
+def write_report(evaluated: Evaluated, folder: Path, facts: EvaluationFacts | None = None) -> list[str]:
     """Writes the files and returns their names: report.html and scores.json; where there are single examples,
     mistakes.csv and, of pictures, mistakes.png; of one label of several, confusion.csv and .png."""
     from headway.jobs.report_page import report_page
 
-    facts = facts or Facts()
+    facts = facts or EvaluationFacts()
     classes, worst = evaluated.by_class(), evaluated.worst()
     more = {"signature": facts.signature, "labels": classes}
     save_json(folder / SCORES, {**evaluated.scores(), **{name: value for name, value in more.items() if value}})

@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.baselines import Baseline
 from headway.jobs.html_page import headline, matrix, page, picture, section, table, text
-from headway.jobs.report import Facts, most_confused, thumbnail
+from headway.jobs.report import EvaluationFacts, most_confused, thumbnail
 from headway.jobs.svg_charts import bars, reliability, scatter
 from headway.tasks.counts import by_length
 from headway.tasks.evaluated import ClassScores, Evaluated, Judged
@@ -19,7 +19,7 @@ BINS = 10  # of confidence
 DOTS = 2000  # of a scatter plot
 
 
-def report_page(evaluated: Evaluated, facts: Facts, *, worst: Sequence[Judged]) -> str:
+def report_page(evaluated: Evaluated, facts: EvaluationFacts, *, worst: Sequence[Judged]) -> str:
     scores = evaluated.scores()
     main = evaluated.metric if evaluated.metric in scores else next(iter(scores), "")
     title = f"{facts.model}: {facts.task}" if facts.task not in ("", facts.model) else facts.model
@@ -49,7 +49,7 @@ def _scores(scores: Mapping[str, float], baselines: Sequence[Baseline]) -> str:
     return table(["score", "value", *(each.title for each in baselines)], rows)
 
 
-def _about(facts: Facts) -> str:
+def _about(facts: EvaluationFacts) -> str:
     what = ", ".join(filter(None, [f"{facts.examples} of {facts.data}" if facts.data else "", facts.search]))
     lines = [what, f"Signature: {facts.signature}" if facts.signature else "", *facts.notes]
     return "".join(f'<p class="why">{text(line)}</p>' for line in lines if line)

@@ -31,7 +31,7 @@ RATES = (1.0, 0.5, 2.0, 4.0)  # times the planned learning rates
 DROPOUT = (None, 0.3)  # of a model from scratch; None: the planned one
 
 
-class State(TypedDict):
+class SearchState(TypedDict):
     """What is known after each finished run of a candidate, by round."""
 
     candidates: list[dict[str, float]]
@@ -149,19 +149,19 @@ def _run(plan: Plan, folder: Path, *, minutes: float) -> tuple[float, str, bool]
     return trained.scores[name] if value is None else value, name, higher
 
 
-def _state(plan: Plan, place: Path, *, minutes: float) -> tuple[Plan, State]:
+def _state(plan: Plan, place: Path, *, minutes: float) -> tuple[Plan, SearchState]:
     """The plan and the state of a search that was stopped, or new ones."""
     length = {name: plan.train[name] for name in LENGTHS}
     if not is_present(place / STATE):
         _, fitted = check_data(*completed(plan))
-        new: State = {"candidates": candidates(fitted), "minutes": minutes, "length": length, "scores": []}
+        new: SearchState = {"candidates": candidates(fitted), "minutes": minutes, "length": length, "scores": []}
         place.mkdir(parents=True, exist_ok=True)
         save_json(place / PLAN, dataclasses.asdict(fitted))
         save_json(place / STATE, new)
         return fitted, new
     fitted, state = (
         from_dict(kind, read_json(place / name, inside=place), path=str(place / name))
-        for kind, name in ((Plan, PLAN), (State, STATE))
+        for kind, name in ((Plan, PLAN), (SearchState, STATE))
     )
     refuse_other(plan, dataclasses.replace(fitted, train={**fitted.train, **length}), run=place)
     if (state["minutes"], state["length"]) != (minutes, length):

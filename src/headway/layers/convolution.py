@@ -28,11 +28,11 @@ class ConvolutionConfig:
     def problem(self) -> str | None:
         return None if self.kernel % 2 else f"kernel is {self.kernel}: it must be odd, so that the length stays"
 
-    def build(self, width: int) -> TokenConvolution:
-        return TokenConvolution(width, self)
+    def build(self, width: int) -> NeighbourConvolution:
+        return NeighbourConvolution(width, self)
 
 
-class TokenConvolution(nn.Module):
+class NeighbourConvolution(nn.Module):
     """A linear map of neighbouring vectors. What lies beyond the ends of a text, and its padding, is zero."""
 
     def __init__(self, width: int, config: ConvolutionConfig):

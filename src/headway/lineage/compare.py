@@ -73,7 +73,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Run:
+class ContenderRun:
     contender: Contender
     seed: int
     folder: Path
@@ -94,7 +94,7 @@ def run_all(
     valid: Paths | None = None,
     settings: Mapping[str, Any] | None = None,
     say: Say,
-) -> list[Run]:
+) -> list[ContenderRun]:
     """Trains every model with every seed and returns the runs."""
     names = check_models(task, models)
     if seeds < 1 or (each if each is not None else minutes) <= 0:
@@ -108,7 +108,7 @@ def run_all(
     say(f"{len(names)} models × {seeds} seed{'s' * (seeds > 1)}, {60 * budget:.0f} s of training each; in {out}")
     for contender in contenders:
         say(f"  {contender.name:14} {contender.parameters:>12,} parameters, width {contender.size.width}")
-    runs = [Run(one, seed, out / f"{one.name}-{seed}") for seed in range(seeds) for one in contenders]
+    runs = [ContenderRun(one, seed, out / f"{one.name}-{seed}") for seed in range(seeds) for one in contenders]
     for number, run in enumerate(runs, 1):
         own = make_plan(
             task,

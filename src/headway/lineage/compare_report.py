@@ -19,7 +19,7 @@ from headway.jobs.preparation import Say
 from headway.jobs.run_config import open_data, saved_plan
 from headway.jobs.run_folder import read_run_json, run_file
 from headway.kinds.predictions import LOWER_IS_BETTER, EntitiesPrediction, TextPrediction
-from headway.lineage.compare import ROWS, WATCHED, Run, sample_input
+from headway.lineage.compare import ROWS, WATCHED, ContenderRun, sample_input
 from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
 from headway.lineage.compare_page import comparison_page
 from headway.models.protocol import Model
@@ -30,7 +30,7 @@ JSON, PAGE = "report.json", "report.html"
 SEQUENCES = (TextPrediction, EntitiesPrediction)  # predictions with an output for each token
 
 
-def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
+def write_report(runs: Sequence[ContenderRun], out: Path, *, say: Say) -> dict[str, Any]:
     """Measures the trained models, writes both files, and returns the content of report.json."""
     say("measuring")
     report = measure(runs)
@@ -39,7 +39,7 @@ def write_report(runs: Sequence[Run], out: Path, *, say: Say) -> dict[str, Any]:
     return report
 
 
-def measure(runs: Sequence[Run]) -> dict[str, Any]:
+def measure(runs: Sequence[ContenderRun]) -> dict[str, Any]:
     plan = saved_plan(runs[0].folder)
     data = open_data(plan).load()
     rows = usable(load(runs[0].folder).find_task(), drawn_rows(data.valid(), ROWS))

@@ -52,7 +52,7 @@ MISSING_SECONDS = 0.5  # that a file may lack of what its header declares; encod
 
 
 @dataclass(frozen=True)
-class Header:
+class SoundHeader:
     """What a file declares about itself."""
 
     rate: int
@@ -80,15 +80,15 @@ class Sound:
         return str(self.source) if isinstance(self.source, Path) else self.name
 
     @cached_property
-    def header(self) -> Header:
+    def header(self) -> SoundHeader:
         """Checked: a rate, a number of channels and a length that can be."""
         if (given := self._array()) is not None:
             samples, rate = given
-            found = Header(rate, 1 if samples.ndim == 1 else samples.shape[1], len(samples), "array")
+            found = SoundHeader(rate, 1 if samples.ndim == 1 else samples.shape[1], len(samples), "array")
         else:
             with ExitStack() as stack:
                 file = self._opened(stack)
-                found = Header(file.samplerate, file.channels, file.frames, file.format)
+                found = SoundHeader(file.samplerate, file.channels, file.frames, file.format)
         if not RATES[0] <= found.rate <= RATES[1]:
             self._refuse(f"{found.rate:,} samples a second; expected {RATES[0]:,} to {RATES[1]:,}")
         if found.frames <= 0:

@@ -19,15 +19,15 @@ TILE_SCALES = (0.7, 1.4)  # of objects in a mosaic, relative to those of the pic
 CENTRE = (0.35, 0.65)  # of a mosaic
 
 
-class Picture(NamedTuple):
+class BoxedPicture(NamedTuple):
     pixels: NDArray[np.uint8]  # (height, width, channel)
     boxes: NDArray[np.float32]  # (box, 4): corners as shares of the picture
     labels: NDArray[np.int64]
 
 
 def window(
-    picture: Picture, size: tuple[int, int], draw: np.random.Generator, *, mirror: bool, upside_down: bool
-) -> Picture:
+    picture: BoxedPicture, size: tuple[int, int], draw: np.random.Generator, *, mirror: bool, upside_down: bool
+) -> BoxedPicture:
     """A random part of the picture, or more than the picture, as a picture of `size` (height, width)."""
     scale = np.exp(draw.uniform(np.log(SCALES[0]), np.log(SCALES[1])))
     aspect = np.exp(draw.uniform(-ASPECT, ASPECT))
@@ -39,8 +39,13 @@ def window(
 
 
 def mosaic(
-    pictures: Sequence[Picture], size: tuple[int, int], draw: np.random.Generator, *, mirror: bool, upside_down: bool
-) -> Picture:
+    pictures: Sequence[BoxedPicture],
+    size: tuple[int, int],
+    draw: np.random.Generator,
+    *,
+    mirror: bool,
+    upside_down: bool,
+) -> BoxedPicture:
     """Four pictures around a random centre, each cut to its quarter at about its own scale."""
     height, width = size
     middle_x, middle_y = (round(side * draw.uniform(*CENTRE)) for side in (width, height))
@@ -59,17 +64,17 @@ def mosaic(
         scaled = tile.boxes * np.tile([right - left, bottom - top], 2) + np.tile([left, top], 2)
         boxes.append((scaled / np.tile([width, height], 2)).astype(np.float32))
         labels.append(tile.labels)
-    return Picture(canvas, np.concatenate(boxes), np.concatenate(labels))
+    return BoxedPicture(canvas, np.concatenate(boxes), np.concatenate(labels))
 
 
-def _fit(picture: Picture, size: tuple[int, int]) -> tuple[float, float]:
+def _fit(picture: BoxedPicture, size: tuple[int, int]) -> tuple[float, float]:
     """Width and height of the smallest window of this shape that contains the picture, in shares of it."""
     (height, width), (rows, columns) = size, picture.pixels.shape[:2]
     scale = max(rows / height, columns / width)
     return scale * width / columns, scale * height / rows
 
 
-def place(picture: Picture, part: tuple[float, float, float, float], size: tuple[int, int]) -> Picture:
+def place(picture: BoxedPicture, part: tuple[float, float, float, float], size: tuple[int, int]) -> BoxedPicture:
     """A part of the picture, in shares of it, resized to (height, width); grey where it lies outside."""
     height, width = size
     left, top, right, bottom = part
@@ -87,17 +92,17 @@ def place(picture: Picture, part: tuple[float, float, float, float], size: tuple
     cut = moved.clip(0, 1)
     sides, whole = cut[:, 2:] - cut[:, :2], (moved[:, 2:] - moved[:, :2]).prod(1)
     kept = (sides.prod(1) >= VISIBLE * whole) & (sides * [width, height] >= LEAST).all(1)
-    return Picture(canvas, cut[kept].astype(np.float32), picture.labels[kept])
+    return BoxedPicture(canvas, cut[kept].astype(np.float32), picture.labels[kept])
 
 
-def _turned(picture: Picture, draw: np.random.Generator, *, mirror: bool, upside_down: bool) -> Picture:
+def _turned(picture: BoxedPicture, draw: np.random.Generator, *, mirror: bool, upside_down: bool) -> BoxedPicture:
     pixels, labels = picture.pixels, picture.labels
     boxes = picture.boxes.astype(np.float64)
     if mirror and draw.random() < 0.5:
         pixels, boxes = pixels[:, ::-1], boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0]
     if upside_down and draw.random() < 0.5:
         pixels, boxes = pixels[::-1], boxes[:, [0, 3, 2, 1]] * [1, -1, 1, -1] + [0, 1, 0, 1]
-    return Picture(pixels, boxes.astype(np.float32), labels)
+    return BoxedPicture(pixels, boxes.astype(np.float32), labels)
 
 
 def recoloured(pixels: NDArray[np.uint8], draw: np.random.Generator, strength: float) -> NDArray[np.uint8]:

@@ -80,8 +80,8 @@ class Changes(NamedTuple):
 
     warp: Tensor  # (sound,): stretch of the frequency axis
     curve: Tensor  # (sound, bin): of the microphone, in units of a feature
-    frames: Spans
-    bins: Spans
+    frames: MaskedSpans
+    bins: MaskedSpans
 
 
 def draw_changes(frames: Sequence[int], bins: int, randoms: Sequence[Generator]) -> Changes:
@@ -101,14 +101,14 @@ def draw_changes(frames: Sequence[int], bins: int, randoms: Sequence[Generator])
     )
 
 
-def _spans_of(draws: NDArray[np.float64], size: NDArray[np.int64], share: float) -> Spans:
+def _spans_of(draws: NDArray[np.float64], size: NDArray[np.int64], share: float) -> MaskedSpans:
     """Each up to `share` of `size` long, by two draws: (sound, span, 2)."""
     length = np.floor(draws[..., 0] * (np.floor(share * size) + 1)).astype(np.int64)
     first = np.floor(draws[..., 1] * (size - length + 1)).astype(np.int64)
-    return Spans(torch.from_numpy(first), torch.from_numpy(first + length))
+    return MaskedSpans(torch.from_numpy(first), torch.from_numpy(first + length))
 
 
-class Spans(NamedTuple):
+class MaskedSpans(NamedTuple):
     first: Tensor  # (sound, span)
     behind: Tensor
 

@@ -31,7 +31,7 @@ CC25 = [  # the languages of the first mBART, whose files do not list them, in t
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SentencePieces:
     """`rules` without what is put around a text, and `convention`, which says that, with the token of a language."""
 
     rules: dict[str, Any]
@@ -40,7 +40,9 @@ class Pieces:
     hidden: frozenset[str] = frozenset()  # tokens that are decoded and that no text gives
 
 
-def single_model(path: Path, *, settings: Mapping[str, Any], config: Mapping[str, Any], extra: list[str]) -> Pieces:
+def single_model(
+    path: Path, *, settings: Mapping[str, Any], config: Mapping[str, Any], extra: list[str]
+) -> SentencePieces:
     """`extra`: the additional special tokens that the folder lists."""
     model, model_type = read_sentencepiece(path), config.get("model_type")
     languages: list[str] = []
@@ -59,12 +61,12 @@ def single_model(path: Path, *, settings: Mapping[str, Any], config: Mapping[str
     known = {text for text, _ in entries}
     entries += [(token, None) for token in more if token not in known]
     if not languages:
-        return Pieces(rules(model, entries, path), convention)
+        return SentencePieces(rules(model, entries, path), convention)
     kind = str(settings.get("tokenizer_class") or config.get("tokenizer_class") or "")
     leads = kind.startswith(("MBart50", "Nllb")) and not settings.get("legacy_behaviour")
     single = "language:0 A:0 eos:0" if leads else "A:0 eos:0 language:0"
     convention = replace(convention, single=single, pair=single.replace("A:0", "A:0 B:0"))
-    return Pieces(rules(model, entries, path), convention, _language(settings, languages))
+    return SentencePieces(rules(model, entries, path), convention, _language(settings, languages))
 
 
 def _language(settings: Mapping[str, Any], languages: list[str]) -> str:
@@ -99,7 +101,7 @@ def _sentinels(settings: Mapping[str, Any], path: Path) -> int:
     return count
 
 
-def marian(path: Path, vocabulary: Mapping[str, int]) -> Pieces:
+def marian(path: Path, vocabulary: Mapping[str, int]) -> SentencePieces:
     """The ids of `vocabulary`, for the pieces of one of the two models. The pieces of the other are decoded too, and
     the language codes (>>fra<<) that a text may begin with are tokens of their own."""
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
@@ -118,4 +120,4 @@ def marian(path: Path, vocabulary: Mapping[str, int]) -> Pieces:
     codes = [text for text in vocabulary if text.startswith(">>") and text.endswith("<<")]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
     found["added_tokens"] += [{"id": vocabulary[code], "content": code, **flags} for code in codes]
-    return Pieces(found, MARIAN, hidden=frozenset(vocabulary.keys() - own.keys() - special - set(codes)))
+    return SentencePieces(found, MARIAN, hidden=frozenset(vocabulary.keys() - own.keys() - special - set(codes)))

@@ -31,7 +31,7 @@ from headway.serving.api_errors import ApiError, error_body
 from headway.serving.explanations import Explanations
 from headway.serving.fields import body_kind, validation_error
 from headway.serving.guard import Guard
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import Metrics
 from headway.serving.model_table import ModelTable
 from headway.serving.runs_table import RunTable
@@ -45,7 +45,7 @@ MODULES = (  # in the order of matching: /models/{name} after what begins like i
 def create_app(
     models: ModelTable,
     *,
-    limits: Limits,
+    limits: ServerLimits,
     metrics: Metrics,
     keys: Sequence[str] = (),
     hosts: Iterable[str] = (),

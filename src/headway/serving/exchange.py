@@ -145,7 +145,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-class Answer(Protocol):
+class PendingAnswer(Protocol):
     """An answer that can be given as a whole or in parts."""
 
     async def whole(self) -> Any:
@@ -156,7 +156,7 @@ class Answer(Protocol):
 
 
 async def respond(
-    request: Request, name: str, make: Callable[[Served], Awaitable[Answer]], *, stream: bool = False
+    request: Request, name: str, make: Callable[[Served], Awaitable[PendingAnswer]], *, stream: bool = False
 ) -> Response:
     """The answer of a model, which stays loaded until the last part is sent."""
     stack = AsyncExitStack()

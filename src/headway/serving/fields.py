@@ -23,7 +23,7 @@ from headway.errors import did_you_mean
 from headway.printable import has_surrogate
 from headway.serving.api_errors import ApiError
 from headway.serving.exchange import in_thread
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 
 SEED = 2**63 - 1
 VARIANT = re.compile(
@@ -58,7 +58,7 @@ def _none(value: Any) -> None:
         raise ValueError("this server does not support it; leave it out")
 
 
-Text = Annotated[str, Field(max_length=Limits.characters)]
+Text = Annotated[str, Field(max_length=ServerLimits.characters)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -75,7 +75,7 @@ Ignored = Any  # without effect on the answer
 # ---------------------------------------------------------------------------------------- JSON
 
 
-def parse_json(data: bytes, limits: Limits) -> Any:
+def parse_json(data: bytes, limits: ServerLimits) -> Any:
     """The value of a JSON text in UTF-8 without NaN, half surrogate pairs, a key that an object has twice, or more of
     anything than the limits."""
     check_counts(data, limits)
@@ -102,7 +102,7 @@ def _unique(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def check_counts(data: bytes, limits: Limits) -> None:
+def check_counts(data: bytes, limits: ServerLimits) -> None:
     """Counts what parsing takes time and memory for, in the text. Each value begins a list or an object, or follows a
     comma, or is the only one."""
     if len(data) <= limits.values:  # not enough bytes for too many
@@ -130,7 +130,7 @@ def _outside_strings(data: bytes, step: int = 2**16) -> Iterator[bytes]:
         inside = (inside + len(between) - 1) % 2
 
 
-def check_depth(value: Any, limits: Limits) -> None:
+def check_depth(value: Any, limits: ServerLimits) -> None:
     level: list[Any] = [value]
     for _ in range(limits.depth):
         inner: list[Any] = []
@@ -167,7 +167,7 @@ def _not_finite(value: Any) -> ApiError:
     raise ValueError("every number is finite")
 
 
-def _too_deep(limits: Limits) -> ApiError:
+def _too_deep(limits: ServerLimits) -> ApiError:
     return ApiError(400, f"the body is nested more than {limits.depth} levels deep", code="invalid_json")
 
 
@@ -184,7 +184,7 @@ class BoundedRequest(Request):
                 self._json = await in_thread(self._checked, data, limits)
         return self._json
 
-    def _checked(self, data: bytes, limits: Limits) -> Any:
+    def _checked(self, data: bytes, limits: ServerLimits) -> Any:
         value = parse_json(data, limits)
         return value if self.kind is None else validated(self.kind, value)
 

@@ -26,11 +26,11 @@ from headway.serving.fields import (
     Tokens,
     Unsupported,
 )
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 
 Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=16)]
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
-Choices = Annotated[int, Field(ge=1, le=Limits.choices)]
+Choices = Annotated[int, Field(ge=1, le=ServerLimits.choices)]
 
 
 def _listed(value: Any) -> Any:
@@ -126,7 +126,7 @@ class Choosing(Sampling):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
-class Part(Body):
+class ContentPart(Body):
     """A part of a message's content. Pictures are not read from here; in particular no URL is fetched."""
 
     type: Literal["text", "input_text", "output_text", "refusal"]
@@ -139,7 +139,7 @@ class Part(Body):
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Text | Annotated[list[Part], Field(max_length=256)] | None = None
+    content: Text | Annotated[list[ContentPart], Field(max_length=256)] | None = None
     name: Ignored = None
     refusal: Ignored = None
     tool_calls: Unsupported = None

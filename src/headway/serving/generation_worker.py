@@ -19,7 +19,7 @@ from headway.generation.prefill import CHUNK, Prefixes
 from headway.generation.request import Request
 from headway.generation.sample import most_probable
 from headway.preprocess.text import Tokenizer
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import ModelMetrics
 from headway.serving.turns import Turns
 from headway.serving.worker import Ticket, Worker, log
@@ -65,7 +65,7 @@ class GenerationWorker(Worker):
         *,
         prefixes: Prefixes | None,
         turns: Turns,
-        limits: Limits,
+        limits: ServerLimits,
         metrics: ModelMetrics,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer

@@ -26,7 +26,7 @@ from headway.memory import return_garbage
 from headway.serving.api_errors import ApiError, ClientGoneError, as_api_error
 from headway.serving.exchange import PLACE, Place
 from headway.serving.fair_queue import FairTurns
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import Metrics
 
 log = logging.getLogger("headway.serving")
@@ -64,7 +64,7 @@ class Guard:
         self,
         app: ASGIApp,
         *,
-        limits: Limits,
+        limits: ServerLimits,
         metrics: Metrics,
         keys: Iterable[str] = (),
         hosts: Iterable[str] = (),

@@ -17,7 +17,7 @@ from headway.serving.api_errors import ApiError
 from headway.serving.exchange import LargeAnswer, all_results, client_of, in_thread
 from headway.serving.explanations import Question
 from headway.serving.fields import BoundedRequest, BoundedRoute, validated
-from headway.serving.inference_shapes import SHAPES, InferenceBody, Shape
+from headway.serving.inference_shapes import SHAPES, InferenceBody, TaskShape
 from headway.serving.media import check_picture, check_sound, from_base64
 from headway.serving.prediction_worker import PredictionTicket
 from headway.serving.served import Served
@@ -74,7 +74,7 @@ async def infer(request: Request, name: str) -> Response:
     return JSONResponse(whole, headers=headers)
 
 
-async def _body(request: Request, shape: Shape) -> InferenceBody:
+async def _body(request: Request, shape: TaskShape) -> InferenceBody:
     """JSON, or the raw bytes of a picture or a recording."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if shape.media != "text" and kind != "application/json":
@@ -91,7 +91,7 @@ async def _body(request: Request, shape: Shape) -> InferenceBody:
     return body
 
 
-def _options(shape: Shape, served: Served, body: InferenceBody) -> dict[str, Any]:
+def _options(shape: TaskShape, served: Served, body: InferenceBody) -> dict[str, Any]:
     try:
         parameters = validated(shape.parameters, body.parameters or {})
     except ApiError as found:
@@ -100,7 +100,7 @@ def _options(shape: Shape, served: Served, body: InferenceBody) -> dict[str, Any
     return shape.options(parameters, served.task)
 
 
-def _texts(shape: Shape, inputs: Any, served: Served) -> tuple[list[Any], bool]:
+def _texts(shape: TaskShape, inputs: Any, served: Served) -> tuple[list[Any], bool]:
     """(inputs of the task, whether several were given)"""
     several = isinstance(inputs, list)
     listed = inputs if several else [inputs]

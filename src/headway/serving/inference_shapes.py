@@ -27,7 +27,7 @@ class Parameters(Body):
     pass
 
 
-class Shape:
+class TaskShape:
     """One task: its parameters, its inputs, its answers."""
 
     parameters: ClassVar[type[Body]] = Parameters
@@ -123,7 +123,7 @@ class SourceParameters(GenerationParameters):
     generate_parameters: GenerationParameters | None = None
 
 
-class GenerationShape(Shape):
+class GenerationShape(TaskShape):
     """The answer is generated in the model's session."""
 
     name: str
@@ -153,7 +153,7 @@ class LabelParameters(Body):
     truncation: Ignored = None
 
 
-class Labels(Shape):
+class LabelShape(TaskShape):
     parameters = LabelParameters
 
     def read(self, value: Any, param: str) -> Any:
@@ -188,7 +188,7 @@ class EntityParameters(Body):
     stride: Unsupported = None
 
 
-class Entities(Shape):
+class Entities(TaskShape):
     parameters = EntityParameters
 
     def answer(self, prediction: Any, given: Any, parameters: Any) -> Any:
@@ -202,7 +202,7 @@ class NamedEntityParameters(Body):
     nested: bool | None = None
 
 
-class NamedEntities(Shape):
+class NamedEntities(TaskShape):
     """The answers are those of the tag task; the kinds of entities are the request's."""
 
     parameters = NamedEntityParameters
@@ -227,7 +227,7 @@ class AnswerParameters(Body):
     max_seq_len: Unsupported = None
 
 
-class Answers(Shape):
+class AnswerShape(TaskShape):
     parameters = AnswerParameters
 
     def read(self, value: Any, param: str) -> Any:
@@ -251,7 +251,7 @@ class FillParameters(Body):
     targets: Unsupported = None
 
 
-class Filled(Shape):
+class Filled(TaskShape):
     parameters = FillParameters
 
     def options(self, parameters: Any, task: Task) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class EmbeddingParameters(Body):
     encoding_format: Literal["float"] | None = None
 
 
-class Vectors(Shape):
+class VectorShape(TaskShape):
     parameters = EmbeddingParameters
     at_root = True
 
@@ -287,7 +287,7 @@ class Vectors(Shape):
 # ---------------------------------------------------------------------------------------- pictures and sound
 
 
-class PictureLabels(Labels):
+class PictureLabels(LabelShape):
     media = "image"
 
     def whole(self, answers: list[Any], several: bool) -> Any:
@@ -298,7 +298,7 @@ class DetectionParameters(Body):
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
-class Objects(Shape):
+class Objects(TaskShape):
     parameters = DetectionParameters
     media = "image"
 
@@ -323,7 +323,7 @@ class SpeechParameters(Body):
     generation_parameters: Unsupported = None
 
 
-class Speech(Shape):
+class Speech(TaskShape):
     parameters = SpeechParameters
     media = "audio"
 
@@ -352,7 +352,7 @@ class DrawParameters(Body):
     height: Annotated[int, Field(ge=1, le=16384)] | None = None
 
 
-class Pictures(Shape):
+class PictureShape(TaskShape):
     parameters = DrawParameters
     picture = True
 
@@ -374,19 +374,19 @@ def check_size(task: Any, width: int | None, height: int | None) -> None:
         raise ApiError(400, f"the model draws pictures of {own} pixels; leave width and height out", param="size")
 
 
-SHAPES: dict[str, Shape] = {
+SHAPES: dict[str, TaskShape] = {
     "generate": GenerationShape("generated_text", TextGenerationParameters),
     "chat": GenerationShape("generated_text", TextGenerationParameters),
     "translate": GenerationShape("translation_text", SourceParameters),
     "summarize": GenerationShape("summary_text", SourceParameters),
-    "classify": Labels(),
+    "classify": LabelShape(),
     "tag": Entities(),
     "entities": NamedEntities(),
-    "answer": Answers(),
+    "answer": AnswerShape(),
     "fill": Filled(),
-    "embed": Vectors(),
+    "embed": VectorShape(),
     "classify-image": PictureLabels(),
     "detect": Objects(),
     "transcribe": Speech(),
-    "draw": Pictures(),
+    "draw": PictureShape(),
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     # scheduling
     running: int = 16  # answers that a model generates at a time
     queue: int = 64  # requests that wait for a model; further ones get 429

@@ -11,7 +11,7 @@ from headway.errors import DataError, InputError
 from headway.preprocess.audio import Sound
 from headway.preprocess.image import image_size
 from headway.serving.api_errors import ApiError
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 
 
 def from_base64(text: Any, *, param: str = "inputs") -> bytes:
@@ -27,7 +27,7 @@ def from_base64(text: Any, *, param: str = "inputs") -> bytes:
         raise ApiError(400, f"{param}: it is not base64", param=param) from None
 
 
-def check_picture(data: bytes, limits: Limits, *, param: str = "inputs") -> bytes:
+def check_picture(data: bytes, limits: ServerLimits, *, param: str = "inputs") -> bytes:
     """The bytes, if their header says that the picture is not too large; its pixels are not decoded."""
     try:
         width, height = image_size(data, where=param)
@@ -40,7 +40,7 @@ def check_picture(data: bytes, limits: Limits, *, param: str = "inputs") -> byte
     return data
 
 
-def check_sound(data: bytes, limits: Limits, *, param: str = "inputs") -> bytes:
+def check_sound(data: bytes, limits: ServerLimits, *, param: str = "inputs") -> bytes:
     """The bytes, if their header says that the recording is not too long."""
     seconds = Sound(data, 16_000, param, InputError).header.seconds
     if seconds > limits.audio_seconds:

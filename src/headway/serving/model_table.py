@@ -21,7 +21,7 @@ from headway.engine.thread_pool import release_threads
 from headway.errors import HeadwayError, InputError, closest
 from headway.memory import return_freed_memory
 from headway.serving.api_errors import ApiError, without_folders
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import Metrics
 from headway.serving.served import Served, warm_up
 from headway.serving.turns import Turns
@@ -30,7 +30,7 @@ log = logging.getLogger("headway.serving")
 
 
 @dataclass(eq=False)
-class Entry:
+class ModelEntry:
     name: str
     folder: Path
     created: int
@@ -49,9 +49,9 @@ def named(given: str) -> tuple[str, str]:
     return (Path(given).resolve().name if Path(given).exists() else given), given
 
 
-def entry_of(name: str, folder: Path) -> Entry:
+def entry_of(name: str, folder: Path) -> ModelEntry:
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    return Entry(name, folder, int(folder.stat().st_mtime), size=size)
+    return ModelEntry(name, folder, int(folder.stat().st_mtime), size=size)
 
 
 class ModelTable:
@@ -59,7 +59,7 @@ class ModelTable:
         self,
         models: Iterable[str],
         *,
-        limits: Limits,
+        limits: ServerLimits,
         metrics: Metrics,
         memory: int | None = None,
         weights: str | None = None,
@@ -72,7 +72,7 @@ class ModelTable:
         self.turns = Turns()
         self._load_options = {"weights": weights, "device": device}
         self._prefix_cache = prefix_cache
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ModelEntry] = {}
         self._lock = asyncio.Lock()  # of loading and unloading
         self._idle = asyncio.Condition()
         for given in models:
@@ -83,13 +83,13 @@ class ModelTable:
         if not self._entries and not may_be_empty:
             raise InputError("there is no model to serve: name a folder or a hub id")
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> ModelEntry:
         if name not in self._entries:
             close = closest(name, self._entries)
             known = f"did you mean {close[0]!r}?" if close else f"models: {', '.join(self._entries)}"
@@ -159,7 +159,7 @@ class ModelTable:
                 async with self._idle:
                     self._idle.notify_all()
 
-    async def _make_loaded(self, entry: Entry) -> None:
+    async def _make_loaded(self, entry: ModelEntry) -> None:
         async with self._lock:
             while entry.served is None:
                 if self.memory is None or self._used() + entry.size <= self.memory:
@@ -176,7 +176,7 @@ class ModelTable:
     def _used(self) -> int:
         return sum(entry.size for entry in self if entry.served is not None)
 
-    def _load(self, entry: Entry) -> None:
+    def _load(self, entry: ModelEntry) -> None:
         bundle = load(entry.folder, **self._load_options)  # type: ignore[arg-type]
         with self.turns:
             warm_up(bundle)
@@ -191,7 +191,7 @@ class ModelTable:
         served.metrics.loaded.set(1)
         log.info("loaded %s (task %s, %.0f MB)", entry.name, served.task.name, entry.size / 1e6)
 
-    def _unload(self, entry: Entry) -> None:
+    def _unload(self, entry: ModelEntry) -> None:
         served, entry.served = entry.served, None
         assert served is not None
         served.worker.close()

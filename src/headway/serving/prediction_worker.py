@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.serving.api_errors import as_api_error
 from headway.serving.fair_queue import FairQueue
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import ModelMetrics
 from headway.serving.turns import Turns
 from headway.serving.worker import Ticket, Worker, characters
@@ -41,7 +41,7 @@ class PredictionTicket(Ticket):
 
 class PredictionWorker(Worker):
     def __init__(
-        self, name: str, model: Any, predict: Predict, *, turns: Turns, limits: Limits, metrics: ModelMetrics
+        self, name: str, model: Any, predict: Predict, *, turns: Turns, limits: ServerLimits, metrics: ModelMetrics
     ) -> None:
         self._predict = predict
         self._ready: FairQueue[PredictionTicket] = FairQueue()

@@ -21,7 +21,7 @@ from headway.serving.fields import Body, BoundedRoute, Name
 from headway.serving.runs_data import UPLOADS, Uploads, changing
 from headway.serving.runs_log import LogReader, events
 from headway.serving.runs_process import output_of
-from headway.serving.runs_table import OUTPUT_BYTES, Run, RunTable
+from headway.serving.runs_table import OUTPUT_BYTES, RunEntry, RunTable
 from headway.tasks import TASKS
 from headway.training.folder import LOCK
 
@@ -260,7 +260,7 @@ def _require_place(table: RunTable) -> None:
 def _start_folder(request: Request, table: RunTable, name: str) -> Path:
     """The folder of a served model, or of a finished run."""
     known = {entry.name: entry.folder for entry in request.app.state.models}
-    runs: dict[str, Run] = {run.name: run for run in table.all() if run.state == "finished"}
+    runs: dict[str, RunEntry] = {run.name: run for run in table.all() if run.state == "finished"}
     if name in known:
         return known[name]
     if name not in runs:

@@ -32,7 +32,7 @@ SILENCE = 15.0  # seconds after which a comment is sent, so that a connection th
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     entries: list[Entry]
     place: str
     more: bool  # there is more to read now
@@ -47,7 +47,7 @@ class LogReader:
         self.offset, self.checksum = (int(found[1]), found[2]) if found else (0, _checksum(b""))
         self.is_reset = bool(place) and not found
 
-    def read(self) -> Part | None:
+    def read(self) -> LogPart | None:
         """The entries since the last call; None if there are none. Sets `is_reset` if the log is not the one that was
         read before, so that it is read from its beginning."""
         if not is_present(self.path):
@@ -66,7 +66,7 @@ class LogReader:
             self.offset += len(data)
             self.checksum = _checksum(_before(file, self.offset))
         found = [entry for line in data.splitlines() if (entry := parse_entry(line)) is not None and _is_finite(entry)]
-        return Part(found, f"{self.offset}-{self.checksum}", more=self.offset < size)
+        return LogPart(found, f"{self.offset}-{self.checksum}", more=self.offset < size)
 
     def _move(self, offset: int, before: bytes) -> None:
         self.is_reset = self.is_reset or self.offset > offset

@@ -30,7 +30,7 @@ OUTPUT_BYTES = 16 * 1024  # of what a training has printed
 
 
 @dataclass(frozen=True)
-class Run:
+class RunEntry:
     """`summary` is None while the folder holds no run: the process prepares its data, or has failed before."""
 
     name: str
@@ -99,25 +99,25 @@ class RunTable:
         remove_leftovers(folder / STUDIO)
         remove_leftovers(folder / UPLOADS)
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[RunEntry]:
         """Every run, the newest first."""
         records = self.processes.records()
         found = [self._run(name, path, records.pop(name, None)) for name, path in self._folders().items()]
-        found += [Run(name, self.folder / name, None, record) for name, record in records.items()]
+        found += [RunEntry(name, self.folder / name, None, record) for name, record in records.items()]
         return sorted(found, key=lambda run: (not run.is_active, -_changed(run), run.name))
 
-    def find(self, name: str) -> Run:
+    def find(self, name: str) -> RunEntry:
         folders, records = self._folders(), self.processes.records()
         if name in folders:
             return self._run(name, folders[name], records.get(name))
         if name in records:
-            return Run(name, self.folder / name, None, records[name])
+            return RunEntry(name, self.folder / name, None, records[name])
         close = closest(name, [*folders, *records])
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ApiError(404, f"there is no run {name!r:.100}{hint}", param="name", code="run_not_found")
 
-    def _run(self, name: str, folder: Path, record: Record | None) -> Run:
-        return Run(name, folder, run_summary(folder), record)
+    def _run(self, name: str, folder: Path, record: Record | None) -> RunEntry:
+        return RunEntry(name, folder, run_summary(folder), record)
 
     def _folders(self) -> dict[str, Path]:
         found: dict[str, Path] = {}
@@ -130,7 +130,7 @@ class RunTable:
         return found
 
 
-def _changed(run: Run) -> float:
+def _changed(run: RunEntry) -> float:
     own = 0.0 if run.record is None else run.record.began
     return max(own, 0.0 if run.summary is None else run.summary.updated)
 

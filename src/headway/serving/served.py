@@ -17,7 +17,7 @@ from headway.preprocess.chat import PLAIN_STOPS, chat_ids
 from headway.preprocess.text import Tokenizer
 from headway.serving.api_errors import ApiError
 from headway.serving.generation_worker import GenerationWorker
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import Metrics
 from headway.serving.prediction_worker import PredictionWorker
 from headway.serving.predictions import predict
@@ -33,7 +33,14 @@ TRUNCATE = "truncate"  # option of a prediction: over-long inputs are cut and co
 
 class Served:
     def __init__(
-        self, name: str, bundle: Bundle, *, turns: Turns, limits: Limits, metrics: Metrics, prefix_cache: bool = True
+        self,
+        name: str,
+        bundle: Bundle,
+        *,
+        turns: Turns,
+        limits: ServerLimits,
+        metrics: Metrics,
+        prefix_cache: bool = True,
     ) -> None:
         self.name, self.bundle, self.limits, self.metrics = name, bundle, limits, metrics.of(name)
         self.task = _with_counter(bundle.find_task(), TruncationCounter("error", InputError))

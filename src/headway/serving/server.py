@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headway.errors import ConfigError
 from headway.serving.app import create_app
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import Metrics
 from headway.serving.model_table import ModelTable
 from headway.serving.runs_table import RunTable
@@ -37,7 +37,7 @@ class BoundedConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Data):
             self._parts, self._bytes = self._parts + 1, self._bytes + len(event.data)
-            if self._bytes < (self._parts - FREE_PARTS) * Limits.part_bytes:
+            if self._bytes < (self._parts - FREE_PARTS) * ServerLimits.part_bytes:
                 raise h11.RemoteProtocolError("the body arrives in too small parts")
         elif isinstance(event, h11.Request):
             self._parts = self._bytes = 0
@@ -49,7 +49,7 @@ class TimedProtocol(H11Protocol):
     not enough: it ends with the first byte of a request, and does not begin before the first response. Of the
     connections that wait for a request, the one that has waited longest is closed when an address has too many."""
 
-    limits = Limits()
+    limits = ServerLimits()
     waiting: ClassVar[dict[str, dict[TimedProtocol, float]]] = {}  # by address, since when, the longest first
     _timer: asyncio.TimerHandle | None = None
 
@@ -129,7 +129,7 @@ class Server:
         keys: Sequence[str] = (),
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         memory: int | None = None,
         weights: str | None = None,
         device: str = "cpu",
@@ -137,7 +137,7 @@ class Server:
         engine: str = "headway",
         runs: RunTable | None = None,
     ) -> None:
-        self.limits, self.runs = limits or Limits(), runs
+        self.limits, self.runs = limits or ServerLimits(), runs
         self._uvicorn: _Uvicorn | None = None
         check_exposure(host, keys)
         self.socket = bind(host, port)  # before loading: a port that is taken is found at once

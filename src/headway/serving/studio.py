@@ -24,7 +24,7 @@ from headway.serving.api_errors import ApiError
 from headway.serving.exchange import all_results, client_of
 from headway.serving.explanations import Question, story_of
 from headway.serving.fields import BoundedRoute
-from headway.serving.model_table import Entry
+from headway.serving.model_table import ModelEntry
 from headway.serving.served import Served
 from headway.serving.system import model_facts
 from headway.serving.worker import CallTicket
@@ -90,7 +90,7 @@ async def studio(request: Request) -> Any:
 CLASSES = (LabelPrediction, LabelSetPrediction, NumberPrediction)
 
 
-def studio_facts(entry: Entry) -> dict[str, Any]:
+def studio_facts(entry: ModelEntry) -> dict[str, Any]:
     """As /v1/models, and what an input of a loaded model may have."""
     out, served = model_facts(entry), entry.served
     if served is None:

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from headway import __version__
 from headway.serving.fields import BoundedRoute
 from headway.serving.metrics import CONTENT_TYPE
-from headway.serving.model_table import Entry
+from headway.serving.model_table import ModelEntry
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -35,7 +35,7 @@ async def health(request: Request) -> Response:
     return JSONResponse(body, 200 if status == "ok" else 503)
 
 
-def model_health(entry: Entry) -> dict[str, Any]:
+def model_health(entry: ModelEntry) -> dict[str, Any]:
     if entry.served is None:
         return {"status": "unloaded", "running": 0, "waiting": 0}
     worker = entry.served.worker
@@ -60,7 +60,7 @@ async def one_model(request: Request, name: str) -> Any:
     return model_facts(request.app.state.models.find(name))
 
 
-def model_facts(entry: Entry) -> dict[str, Any]:
+def model_facts(entry: ModelEntry) -> dict[str, Any]:
     """OpenAI's fields, and the task; of a loaded model also its context and weights."""
     out: dict[str, Any] = {"id": entry.name, "object": "model", "created": entry.created, "owned_by": "headway"}
     out |= {"task": entry.task, "loaded": entry.served is not None, "bytes": entry.size}

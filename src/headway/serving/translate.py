@@ -15,7 +15,7 @@ from pydantic import Field
 from headway.serving.answers import first_texts
 from headway.serving.api_errors import ApiError
 from headway.serving.fields import Body, BoundedRequest, BoundedRoute, Ignored, Text, Unsupported, validated
-from headway.serving.model_table import Entry, ModelTable
+from headway.serving.model_table import ModelEntry, ModelTable
 
 router = APIRouter(route_class=BoundedRoute)
 PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
@@ -66,7 +66,7 @@ async def languages(request: Request) -> Any:
     return [{"code": code, "name": code, "targets": sorted(targets)} for code, targets in sorted(found.items())]
 
 
-def translators(models: ModelTable) -> list[Entry]:
+def translators(models: ModelTable) -> list[ModelEntry]:
     return [entry for entry in models if entry.task == "translate"]
 
 

@@ -30,7 +30,7 @@ from headway.errors import ConfigError
 from headway.limited_process import child_environment
 from headway.serving.api_errors import ApiError
 from headway.serving.fields import BoundedRequest, BoundedRoute
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import CONTENT_TYPE, Metrics
 from headway.serving.model_table import named
 
@@ -121,7 +121,7 @@ def ended_by_sigterm() -> Iterator[None]:
 class Engines:
     """By name; takes the place of the model table."""
 
-    def __init__(self, models: Iterable[str], *, limits: Limits, ports: Iterable[int]) -> None:
+    def __init__(self, models: Iterable[str], *, limits: ServerLimits, ports: Iterable[int]) -> None:
         self.limits, self._engines = limits, dict[str, Engine]()
         try:
             with ended_by_sigterm():
@@ -187,7 +187,7 @@ async def forward(request: Request) -> Response:
     if not isinstance(given, dict):
         raise ApiError(400, "the body must be a JSON object")
     engine = request.app.state.models.find(given.get("model"))
-    limits: Limits = request.app.state.limits
+    limits: ServerLimits = request.app.state.limits
     path, body = request.url.path, json.dumps(given).encode()
     passed = Passed(engine, path, body, limits.deadline)
     status, kind = await passed.head()
@@ -247,6 +247,6 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def engines_of(models: Sequence[str], *, limits: Limits, metrics: Metrics) -> Engines:
+def engines_of(models: Sequence[str], *, limits: ServerLimits, metrics: Metrics) -> Engines:
     vllm_command()
     return Engines(models, limits=limits, ports=free_ports(len(models)))

@@ -15,7 +15,7 @@ from typing import Any
 from headway.engine.thread_pool import release_threads
 from headway.serving.api_errors import ApiError, as_api_error
 from headway.serving.fair_queue import FairQueue
-from headway.serving.limits import Limits
+from headway.serving.limits import ServerLimits
 from headway.serving.metrics import ModelMetrics
 from headway.serving.turns import Turns
 
@@ -83,7 +83,7 @@ class Worker(ABC):
 
     capacity: int  # rows that are worked on at a time
 
-    def __init__(self, name: str, *, turns: Turns, limits: Limits, metrics: ModelMetrics) -> None:
+    def __init__(self, name: str, *, turns: Turns, limits: ServerLimits, metrics: ModelMetrics) -> None:
         self.name, self.turns, self.limits, self.metrics = name, turns, limits, metrics
         self.capacity = limits.running
         self.failing: str | None = None  # why the last forward passes failed, if they did

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from headway.tasks.task import Task
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     path: str  # module.Class in this package
     summary: str
 
 
 TASKS = {
-    "generate": Entry("generate.Generate", "continue a text"),
-    "chat": Entry("chat.Chat", "answer in a conversation"),
-    "translate": Entry("translate.Translate", "turn a source text into a target text"),
-    "summarize": Entry("summarize.Summarize", "shorten a text"),
-    "classify": Entry("classify.Classify", "give a text a label"),
-    "tag": Entry("tag.Tag", "give each word a tag"),
-    "answer": Entry("answer.Answer", "find the answer to a question in a text"),
-    "fill": Entry("fill.Fill", "predict masked words"),
-    "embed": Entry("embed.Embed", "turn a text into a vector"),
-    "vectors": Entry("vectors.Vectors", "learn a vector for every word"),
-    "classify-image": Entry("classify_image.ClassifyImage", "give a picture a label"),
-    "detect": Entry("detect.Detect", "find objects in a picture and their boxes"),
-    "transcribe": Entry("transcribe.Transcribe", "turn speech into text"),
-    "draw": Entry("draw.Draw", "draw a picture from a caption"),
+    "generate": TaskEntry("generate.Generate", "continue a text"),
+    "chat": TaskEntry("chat.Chat", "answer in a conversation"),
+    "translate": TaskEntry("translate.Translate", "turn a source text into a target text"),
+    "summarize": TaskEntry("summarize.Summarize", "shorten a text"),
+    "classify": TaskEntry("classify.Classify", "give a text a label"),
+    "tag": TaskEntry("tag.Tag", "give each word a tag"),
+    "answer": TaskEntry("answer.Answer", "find the answer to a question in a text"),
+    "fill": TaskEntry("fill.Fill", "predict masked words"),
+    "embed": TaskEntry("embed.Embed", "turn a text into a vector"),
+    "vectors": TaskEntry("vectors.Vectors", "learn a vector for every word"),
+    "classify-image": TaskEntry("classify_image.ClassifyImage", "give a picture a label"),
+    "detect": TaskEntry("detect.Detect", "find objects in a picture and their boxes"),
+    "transcribe": TaskEntry("transcribe.Transcribe", "turn speech into text"),
+    "draw": TaskEntry("draw.Draw", "draw a picture from a caption"),
 }
 
 

@@ -34,7 +34,7 @@ from headway.preprocess.text import Tokenizer
 from headway.tasks import squad
 from headway.tasks.distributed import map_by_length
 from headway.tasks.evaluated import Evaluated
-from headway.tasks.spans import NOWHERE, Reading, Spans, Window, best_spans
+from headway.tasks.spans import NOWHERE, QuestionWindow, SpanReading, Spans, best_spans
 from headway.tasks.task import Example, Task, pad
 from headway.tasks.text_pairs import require_text_encoder
 from headway.tasks.text_predictions import MeanTexts
@@ -91,7 +91,7 @@ class Answer(Task):
 
     # --- training
 
-    def windows(self, question: str, context: str, *, where: str) -> list[Window]:
+    def windows(self, question: str, context: str, *, where: str) -> list[QuestionWindow]:
         """The question with each window of the context."""
         both = self.tokenizer.encode_pair(question, context)
         question_at = [i for i, part in enumerate(both.parts) if part == 0]
@@ -112,7 +112,7 @@ class Answer(Task):
             middle = range(start, min(start + budget, last))
             taken = [*before, *middle, *after]
             out.append(
-                Window(
+                QuestionWindow(
                     [both.ids[i] for i in taken],
                     [both.segments[i] for i in taken],
                     (len(before), len(before) + len(middle)),
@@ -148,14 +148,14 @@ class Answer(Task):
         self.refuse_options(options, "n", "null_threshold")
         n, threshold = options.get("n", 1), options.get("null_threshold", self.null_threshold)
         pairs = [_question_and_context(value, number) for number, value in enumerate(inputs, 1)]
-        readings = [Reading(context) for _, context in pairs]
+        readings = [SpanReading(context) for _, context in pairs]
         windows = [
             (reading, window)
             for number, (pair, reading) in enumerate(zip(pairs, readings, strict=True), 1)
             for window in self.windows(*pair, where=f"input {number}")
         ]
 
-        def work(chunk: Sequence[tuple[Reading, Window]]) -> list[Spans]:
+        def work(chunk: Sequence[tuple[SpanReading, QuestionWindow]]) -> list[Spans]:
             batch = self.batch([window.example() for _, window in chunk], model)
             spans = best_spans(_scores(model, batch).float(), longest=self.max_answer, n=n).cpu()
             return [spans.row(row) for row in range(len(chunk))]

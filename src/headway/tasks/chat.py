@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headway.data.batch import Batch
 from headway.data.builtin.dialogues import DIALOGUES
 from headway.data.builtin.pool import Builtin
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.data.read import Row
 from headway.data.split import drawn_rows
 from headway.errors import DataError, InputError
@@ -96,7 +96,7 @@ class Chat(ChatExamples):
         examples = self._evaluated(rows)
         if not examples:
             raise DataError("task chat: there is no answer to evaluate on")
-        groups = by_length([self.length(example) for example in examples], Limits(rows=TOGETHER))
+        groups = by_length([self.length(example) for example in examples], BatchLimits(rows=TOGETHER))
         judging = kind_of(rows[0]) != "answers"
 
         def work(group: Sequence[int]) -> tuple[dict[str, float], int]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.data.batch import Batch, Loss
 from headway.data.facts import Facts
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.data.read import Row
 from headway.data.store import Store
 from headway.errors import ConfigError, DataError, HeadwayError, InputError
@@ -230,7 +230,7 @@ class ChatExamples(Task):
             reference.check()
         ready = [row for row in rows if isinstance(self._ahead[id(row)], list)]
         examples = [preferences.store_example(self._fitted(self.tokens(row)).sequences) for row in ready]
-        for group in by_length([self.length(example) for example in examples], Limits(rows=TOGETHER)):
+        for group in by_length([self.length(example) for example in examples], BatchLimits(rows=TOGETHER)):
             found = preferences.answers(reference.model, self.batch([examples[i] for i in group], reference.model))
             for i, values in zip(group, found.log_probability.cpu().numpy(), strict=True):
                 self._reference_values[id(ready[i])] = values.astype(np.float32)

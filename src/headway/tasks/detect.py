@@ -30,7 +30,7 @@ from headway.models.outputs import DetectionOutput
 from headway.models.protocol import Model
 from headway.models.recipes import Recipe, Size
 from headway.models.rehead import with_labels
-from headway.preprocess.augment_boxes import Picture, mosaic, recoloured, window
+from headway.preprocess.augment_boxes import BoxedPicture, mosaic, recoloured, window
 from headway.preprocess.image import open_image, stored_image
 from headway.preprocess.image_processor import ImageProcessor, pad_batch
 from headway.preprocess.processor import Processor
@@ -209,7 +209,7 @@ class Detect(Task):
         count = sum(max(1, len(picture.labels)) for picture in pictures)
         return Batch(inputs, targets, count=count, where=where)
 
-    def _changed(self, example: Example, draw: np.random.Generator, name: str) -> Picture:
+    def _changed(self, example: Example, draw: np.random.Generator, name: str) -> BoxedPicture:
         parts = [
             as_picture(np.asarray(open_image(each["image"], where=name).convert("RGB")), each)
             for each in (example, *example.get("partners", ()))
@@ -217,7 +217,7 @@ class Detect(Task):
         size, turns = (self.height, self.width), {"mirror": self.mirror, "upside_down": self.upside_down}
         made = mosaic(parts, size, draw, **turns) if len(parts) > 1 else window(parts[0], size, draw, **turns)
         boxes, labels = made.boxes[: self.queries], made.labels[: self.queries]
-        return Picture(recoloured(made.pixels, draw, COLOUR), boxes, labels)
+        return BoxedPicture(recoloured(made.pixels, draw, COLOUR), boxes, labels)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         inputs = dict(batch.inputs)

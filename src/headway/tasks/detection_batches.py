@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.preprocess.augment_boxes import Picture
+from headway.preprocess.augment_boxes import BoxedPicture
 from headway.tasks.task import Example
 
 LABEL_NOISE, BOX_NOISE = 0.2, 0.4  # of noised targets: share of wrong labels; shift and growth, in shares of a side
 NOISE = 2  # what a further draw of an example is for
 
 
-def as_picture(pixels: np.ndarray, example: Example) -> Picture:
+def as_picture(pixels: np.ndarray, example: Example) -> BoxedPicture:
     boxes = example.get("boxes", np.zeros((0, 4), np.float32))
-    return Picture(pixels, np.asarray(boxes), np.asarray(example.get("labels", ()), np.int64))
+    return BoxedPicture(pixels, np.asarray(boxes), np.asarray(example.get("labels", ()), np.int64))
 
 
 def _centred(corners: np.ndarray) -> np.ndarray:
@@ -26,7 +26,7 @@ def _centred(corners: np.ndarray) -> np.ndarray:
     return np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]], axis=1)
 
 
-def targets_of(pictures: Sequence[Picture]) -> dict[str, Tensor]:
+def targets_of(pictures: Sequence[BoxedPicture]) -> dict[str, Tensor]:
     """(batch, most, 4) and (batch, most); label -1: padding."""
     most = max(1, *(len(picture.labels) for picture in pictures)) if pictures else 1
     boxes, labels = torch.full((len(pictures), most, 4), 0.5), torch.full((len(pictures), most), -1)
@@ -54,7 +54,7 @@ def joined(groups: Sequence[Mapping[str, np.ndarray]]) -> tuple[dict[str, Tensor
     return {name: value for name, value in out.items() if name not in inputs}, inputs
 
 
-def noised(picture: Picture, key: tuple[int, ...], *, count: int, labels: int) -> dict[str, np.ndarray]:
+def noised(picture: BoxedPicture, key: tuple[int, ...], *, count: int, labels: int) -> dict[str, np.ndarray]:
     """The targets of a picture about `count` times in all, each time with other noise: a group."""
     draw, boxes_of = np.random.default_rng((*key, NOISE)), len(picture.labels)
     groups = max(1, count // boxes_of) if boxes_of else 0

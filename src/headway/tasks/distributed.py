@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, cast
 
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.errors import HeadwayError
 
 Item = TypeVar("Item")
@@ -90,7 +90,7 @@ def map_by_length(
 ) -> list[Result]:
     """`work` on batches of up to `size` items (and `tokens`, with padding) of similar length, divided among processes;
     results in item order."""
-    batches = by_length([length(item) for item in items], Limits(rows=size, padded_tokens=tokens))
+    batches = by_length([length(item) for item in items], BatchLimits(rows=size, padded_tokens=tokens))
     out = cast(list[Result], [None] * len(items))
     for batch, results in distributed_map(batches, lambda batch: work([items[i] for i in batch])):
         for index, result in zip(batch, results, strict=True):

@@ -49,7 +49,7 @@ class Classifiers(Protocol):
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SampleSizes:
     """How many pictures are drawn for each score."""
 
     chosen_by: int = CHOSEN_BY
@@ -68,7 +68,7 @@ def labels_of(rows: Sequence[Row]) -> list[str] | None:
 
 def label_scores(
     rows: Sequence[Row], labels: Sequence[str], pixels: Pictures, *, draw: DrawPictures, classifiers: Classifiers,
-    sizes: Sizes, guidances: Sequence[float] = GUIDANCES,
+    sizes: SampleSizes, guidances: Sequence[float] = GUIDANCES,
 ) -> dict[str, float]:  # fmt: skip
     """Agreement without guidance and with the best, and the accuracy of a classifier trained on drawn pictures."""
     captions = [row.fields["caption"] for row in rows]

@@ -31,8 +31,8 @@ from headway.tasks.evaluated import Evaluated
 from headway.tasks.object_predictions import Tags
 from headway.tasks.tag import word_pieces
 from headway.tasks.task import Task, device_of, pad, padding_mask, without_none
-from headway.tasks.text_pairs import Frame
-from headway.tasks.windows import Window, windows
+from headway.tasks.text_pairs import PairFrame
+from headway.tasks.windows import WordWindow, windows
 
 WORD = re.compile(r"\w+(?:[-_]\w+)*|\S")  # what a published model counts as a word: its spans are of these
 BATCH = 8  # windows of one forward pass
@@ -40,16 +40,16 @@ THRESHOLD = 0.5
 NOT_TRAINED = "entities by name are found by a published model; train one for fixed labels with `headway train tag`"
 
 
-class Reading(NamedTuple):
+class EntityReading(NamedTuple):
     """A window of a text behind the labels."""
 
     ids: list[int]
     word_at: list[int]  # index in ids of the first token of each word
     label_at: list[int]
-    window: Window
+    window: WordWindow
 
 
-class Found(NamedTuple):
+class FoundEntity(NamedTuple):
     start: int  # words [start, end)
     end: int
     label: str
@@ -91,10 +91,10 @@ class EntitiesByName(Task):
     # --- tokens
 
     @cached_property
-    def frame(self) -> Frame:
-        return Frame.of(self.tokenizer)
+    def frame(self) -> PairFrame:
+        return PairFrame.of(self.tokenizer)
 
-    def readings(self, words: Sequence[str], labels: Sequence[str], *, where: str) -> list[Reading]:
+    def readings(self, words: Sequence[str], labels: Sequence[str], *, where: str) -> list[EntityReading]:
         """The windows of a text: one, or several if it is too long."""
         pieces = word_pieces(self.tokenizer, [*labels, *words])
         marker, separator = self.tokenizer.id(self.label_token), self.tokenizer.id(self.separator)
@@ -113,17 +113,19 @@ class EntitiesByName(Task):
                 "which leaves none for words; give fewer or shorter ones"
             )
         pieces = [self.truncation.apply(piece, budget, part="one word", where=where) for piece in pieces]
-        found = [Window(range(len(words)), range(len(words)))]
+        found = [WordWindow(range(len(words)), range(len(words)))]
         if sum(map(len, pieces)) > budget or len(words) > self.max_words:
             found = windows([len(piece) for piece in pieces], min(budget, self.max_words))
         return [self._reading(prompt, pieces, window, label_at) for window in found if window.words]
 
-    def _reading(self, prompt: list[int], pieces: list[list[int]], window: Window, label_at: list[int]) -> Reading:
+    def _reading(
+        self, prompt: list[int], pieces: list[list[int]], window: WordWindow, label_at: list[int]
+    ) -> EntityReading:
         ids, word_at = list(prompt), []
         for word in window.words:
             word_at.append(len(ids))
             ids += pieces[word]
-        return Reading([*ids, *self.frame.single[1]], word_at, label_at, window)
+        return EntityReading([*ids, *self.frame.single[1]], word_at, label_at, window)
 
     # --- inference
 
@@ -131,15 +133,15 @@ class EntitiesByName(Task):
     def find(
         self,
         model: Model,
-        readings: Sequence[Sequence[Reading]],
+        readings: Sequence[Sequence[EntityReading]],
         labels: Sequence[str],
         *,
         threshold: float,
         nested: bool,
-    ) -> list[list[Found]]:
+    ) -> list[list[FoundEntity]]:
         """The entities of each text, in order of their first words."""
 
-        def work(batch: Sequence[Reading]) -> list[Tensor]:
+        def work(batch: Sequence[EntityReading]) -> list[Tensor]:
             rows = [each.word_at for each in batch]
             more = without_none(word_at=pad(rows, 0), word_mask=padding_mask(rows))
             inputs = self.text_inputs([each.ids for each in batch]) | more
@@ -149,14 +151,14 @@ class EntitiesByName(Task):
 
         flat = [(index, each) for index, parts in enumerate(readings) for each in parts]
         scores = map_by_length([each for _, each in flat], work, length=lambda each: len(each.ids), size=BATCH)
-        out: list[list[Found]] = [[] for _ in readings]
+        out: list[list[FoundEntity]] = [[] for _ in readings]
         for (index, each), found in zip(flat, scores, strict=True):
             best, which = found.max(-1)  # (word, span); a span has one label
             for word, more in (best > threshold).nonzero().tolist():
                 start = each.window.words.start + word
                 if start in each.window.predicted:
                     label, score = labels[int(which[word, more])], float(best[word, more])
-                    out[index].append(Found(start, start + more + 1, label, score))
+                    out[index].append(FoundEntity(start, start + more + 1, label, score))
         return [without_overlaps(each, nested=nested) for each in out]
 
     def predict(self, model: Model, inputs: Sequence[Any], **options: Any) -> list[Any]:
@@ -233,7 +235,7 @@ def split_words(value: Any, number: int) -> tuple[str, list[tuple[int, int]]]:
     return " ".join(value), spans
 
 
-def without_overlaps(found: Sequence[Found], *, nested: bool) -> list[Found]:
+def without_overlaps(found: Sequence[FoundEntity], *, nested: bool) -> list[FoundEntity]:
     """Greedily by score: of two that overlap the better one. With `nested`, one may lie inside the other."""
     longest = max((each.end - each.start for each in found), default=0)
     ends: dict[int, list[int]] = {}  # of those kept, by their first word

@@ -17,7 +17,7 @@ from headway.data.builtin.manual import SENTENCES
 from headway.data.builtin.pool import Builtin
 from headway.data.dataset import RowReader
 from headway.data.facts import Facts
-from headway.data.length_batches import Limits, by_length
+from headway.data.length_batches import BatchLimits, by_length
 from headway.data.read import Row
 from headway.data.split import digest
 from headway.errors import ConfigError, DataError, InputError
@@ -42,7 +42,7 @@ from headway.tasks.language_settings import choose_for_time, text_of
 from headway.tasks.masking import Masking
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import ngram_model
-from headway.tasks.text_pairs import Frame, require_text_encoder
+from headway.tasks.text_pairs import PairFrame, require_text_encoder
 
 IS_NEXT, NOT_NEXT = 0, 1
 
@@ -80,7 +80,7 @@ class Fill(Task):
             raise ConfigError(
                 "task fill: the tokenizer has no mask token; start from a model that has one (BERT, RoBERTa, …)"
             )
-        self.tokenizer, self.frame = tokenizer, Frame.of(tokenizer)
+        self.tokenizer, self.frame = tokenizer, PairFrame.of(tokenizer)
         self.masking = Masking.of(tokenizer, whole_words=self.whole_words)
 
     @classmethod
@@ -251,7 +251,7 @@ class Fill(Task):
         examples = [example for row in rows for example in fresh.examples(row)]
         if not examples:
             raise DataError("task fill: there is no text to evaluate on")
-        batches = by_length([self.length(example) for example in examples], Limits(rows=32))
+        batches = by_length([self.length(example) for example in examples], BatchLimits(rows=32))
 
         def work(chunk: Sequence[int]) -> tuple[list[float], np.ndarray]:
             batch = self.collate([examples[i] for i in chunk], seeds=[(0, i) for i in chunk], where=[])

@@ -55,7 +55,7 @@ DEEPER = 2  # residual convolutions of a stem
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureFacts:
     """What is known of the training pictures: of a sample, but for the counts."""
 
     count: int
@@ -66,12 +66,12 @@ class Pictures:
     mirrored: float  # share of the accuracy that is left on mirror images; 1 where the difference may be chance
 
 
-def look(facts: Facts) -> Pictures:
+def look(facts: Facts) -> PictureFacts:
     sample = facts.some(SAMPLE)
     opened = [open_image(row.fields["image"], where=row.where) for row in sample]
     sizes = [min(picture.size) for picture in opened]
     small = np.stack([np.asarray(picture.convert("L").resize((PROBE_SIDE, PROBE_SIDE))) for picture in opened])
-    return Pictures(
+    return PictureFacts(
         count=facts.count,
         labels=len(facts.labels),
         side=int(np.median(sizes)),
@@ -135,7 +135,7 @@ def choose(facts: Facts, *, recipe: str, given: Mapping[str, Any]) -> Choice:
     return Choice(settings, why)
 
 
-def _form(pictures: Pictures, given: Mapping[str, Any]) -> dict[str, Any]:
+def _form(pictures: PictureFacts, given: Mapping[str, Any]) -> dict[str, Any]:
     """The pictures' size, channels and patches."""
     cpu = pick_device(given.get("train.device", "auto")).type == "cpu"
     side = given.get("task.image") or max(4, min(pictures.side, MAX_SIDE["cpu" if cpu else "other"]))
@@ -157,7 +157,7 @@ def stem_for(patch: int, width: int) -> list[int]:
     return [*channels[:-1], *channels[-2:-1] * DEEPER, channels[-1]]
 
 
-def _length(pictures: Pictures, form: dict[str, Any], given: Mapping[str, Any]) -> tuple[Size | None, float]:
+def _length(pictures: PictureFacts, form: dict[str, Any], given: Mapping[str, Any]) -> tuple[Size | None, float]:
     """The model of the ladder and how often it sees each picture. Adds the stem to `form`."""
     names = {name.removeprefix("model.") for name in given if name.startswith("model.")}
     most = sum(pictures.count >= least for least in (2_000, 10_000, 100_000, 1_000_000)) + 1
@@ -175,7 +175,7 @@ def _length(pictures: Pictures, form: dict[str, Any], given: Mapping[str, Any]) 
     return (chosen if not names else None), epochs
 
 
-def _usual_epochs(pictures: Pictures, given: Mapping[str, Any]) -> float:
+def _usual_epochs(pictures: PictureFacts, given: Mapping[str, Any]) -> float:
     if epochs := given.get("train.epochs"):
         return epochs
     if steps := given.get("train.steps"):
@@ -187,7 +187,7 @@ def batch_size(count: int) -> int:
     return 128 if count >= 10_000 else 64 if count >= 1_000 else 32
 
 
-def augmentation_for(pictures: Pictures, epochs: float) -> Augmentation:
+def augmentation_for(pictures: PictureFacts, epochs: float) -> Augmentation:
     """More of it, the more often a picture is seen."""
     few = epochs < 4
     return Augmentation(
@@ -247,7 +247,7 @@ def _median_of(step: Callable[[], float], count: int) -> float:
     return sorted(step() for _ in range(count))[count // 2]
 
 
-def _in_words(pictures: Pictures, settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _in_words(pictures: PictureFacts, settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     now = {**settings, **given}
     kind = "grey" if now["task.channels"] == 1 else "colour"
     stem = f"a stem of {len(now['task.stem'])} convolutions" if now["task.stem"] else "patches"

@@ -50,7 +50,7 @@ Queries = Generator[Query, Hypothesis, Transcript]
 
 
 @dataclass(frozen=True)
-class Answer:
+class WindowAnswer:
     """What a window says."""
 
     tokens: list[int]  # without forced tokens and the end
@@ -161,7 +161,7 @@ class Recording:
         found = yield Query(encoded, [self.how.tokens.start], GenerationSettings(max_new_tokens=1), (choice,))
         return next(code for code, token in codes.items() if token == found.ids[0])
 
-    def _decode(self, encoded: Encoded) -> Generator[Query, Hypothesis, Answer]:
+    def _decode(self, encoded: Encoded) -> Generator[Query, Hypothesis, WindowAnswer]:
         """The first acceptable answer, or that at the highest temperature."""
         answer = None
         for number, temperature in enumerate(self.how.temperatures):
@@ -171,7 +171,7 @@ class Recording:
         assert answer is not None
         return answer
 
-    def _answer(self, encoded: Encoded, number: int, temperature: float) -> Generator[Query, Hypothesis, Answer]:
+    def _answer(self, encoded: Encoded, number: int, temperature: float) -> Generator[Query, Hypothesis, WindowAnswer]:
         how, tokens = self.how, self.how.tokens
         assert self.language is not None
         forced = tokens.forced(language=self.language, task=how.task, timestamps=how.timestamps)
@@ -190,7 +190,7 @@ class Recording:
         ids = found.ids[len(forced) :]
         total = found.score * len(found.ids)  # log-probability; forced tokens have 0
         ids = ids[:-1] if ids[-1:] == [tokens.end] else ids
-        return Answer(ids, how.text_of(ids), temperature, total / (len(ids) + 1), no_speech.probability)
+        return WindowAnswer(ids, how.text_of(ids), temperature, total / (len(ids) + 1), no_speech.probability)
 
     def _filters(self, forced: Sequence[int]) -> Iterator[Filter]:
         how, tokens, begin = self.how, self.how.tokens, len(forced)
@@ -205,7 +205,7 @@ class Recording:
 
     # --- segments
 
-    def _accept(self, answer: Answer, encoded: Encoded, size: int) -> None:
+    def _accept(self, answer: WindowAnswer, encoded: Encoded, size: int) -> None:
         """Appends the segments of an answer and moves to the next window."""
         window, before = self.seek, self.seek
         segments, used, ends = self._segments(answer, size)
@@ -227,7 +227,7 @@ class Recording:
         if answer.temperature > FRESH_ABOVE:
             self.history = []
 
-    def _segments(self, answer: Answer, size: int) -> tuple[list[Segment], int, bool]:
+    def _segments(self, answer: WindowAnswer, size: int) -> tuple[list[Segment], int, bool]:
         """(segments, frames of the window that they cover, whether nothing is said behind the last of them)."""
         first, tokens, stride = self.how.tokens.first_timestamp, answer.tokens, self.how.stride
         stamped = [token >= first for token in tokens]
@@ -242,7 +242,7 @@ class Recording:
         segments = [self._segment(answer, part, *((part[at] - first) * stride for at in (0, -1))) for part in parts]
         return segments, size if ends else (parts[-1][-1] - first) * stride, ends
 
-    def _segment(self, answer: Answer, tokens: list[int], start: int, end: int) -> Segment:
+    def _segment(self, answer: WindowAnswer, tokens: list[int], start: int, end: int) -> Segment:
         """`start` and `end` are frames of the window."""
         offset = self.how.seconds(self.seek)
         return Segment(

@@ -158,19 +158,19 @@ def in_order(examples: Sequence[Example]) -> list[Tokens]:
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerBatch:
     """Of the answers of a batch of N examples: log-probabilities and tokens, each (N, 2)."""
 
     log_probability: Tensor
     tokens: Tensor
 
 
-def answers(model: nn.Module, batch: Batch) -> Answers:
+def answers(model: nn.Module, batch: Batch) -> AnswerBatch:
     count = SEQUENCES * batch.count
     each = log_probabilities(model, batch)  # (prediction)
     sums = sums_by_sequence(each, batch, sequences=count)
     tokens = sums_by_sequence(torch.ones_like(each), batch, sequences=count)
-    return Answers(sums.view(SEQUENCES, -1).T, tokens.view(SEQUENCES, -1).T)
+    return AnswerBatch(sums.view(SEQUENCES, -1).T, tokens.view(SEQUENCES, -1).T)
 
 
 def preference_loss(
@@ -206,7 +206,7 @@ def reward_parts(rewards: Tensor) -> dict[str, Tensor]:
     }
 
 
-def likelihood_parts(found: Answers) -> dict[str, Tensor]:
+def likelihood_parts(found: AnswerBatch) -> dict[str, Tensor]:
     """Whether the chosen answer is the more likely one, as a whole and by the mean of its tokens; each (N)."""
     means = found.log_probability / found.tokens
     return {

@@ -17,7 +17,7 @@ NOWHERE = (0, 0)  # [CLS] as start and end: the answer is not in this window
 
 
 @dataclass(frozen=True)
-class Window:
+class QuestionWindow:
     """A question with one window of its context."""
 
     ids: list[int]
@@ -75,14 +75,14 @@ NOTHING = Scored(math.inf, 1.0)
 
 
 @dataclass
-class Reading:
+class SpanReading:
     """The spans found in the windows of one context: for the same characters, the best score counts."""
 
     context: str
     spans: dict[tuple[int, int], Scored] = field(default_factory=dict)
     null: Scored = NOTHING  # "no answer": the lowest score of any window counts
 
-    def add(self, window: Window, found: Spans) -> None:
+    def add(self, window: QuestionWindow, found: Spans) -> None:
         def scored(score: float) -> Scored:
             return Scored(score, math.exp(score - float(found.total)))
 

@@ -39,15 +39,15 @@ from headway.tasks.object_predictions import Tags
 from headway.tasks.targets import label_index
 from headway.tasks.task import IGNORE, Choice, Example, Task, device_of, ids_array, pad
 from headway.tasks.text_baselines import frequent_tag_baseline
-from headway.tasks.text_pairs import Frame, require_text_encoder
-from headway.tasks.windows import Window, windows
+from headway.tasks.text_pairs import PairFrame, require_text_encoder
+from headway.tasks.windows import WordWindow, windows
 
 BATCH = 64  # windows of one forward pass
 LEAST_VOCAB = 500  # tokens …
 WORDS_A_TOKEN = 120  # … and how many words of the training data there are for each
 
 
-class Reading(NamedTuple):
+class TagReading(NamedTuple):
     """A window of a sentence: its tokens, and the first token of each word that is predicted in it."""
 
     ids: list[int]
@@ -114,34 +114,34 @@ class Tag(Task):
     # --- tokens
 
     @cached_property
-    def frame(self) -> Frame:
-        return Frame.of(self.tokenizer)
+    def frame(self) -> PairFrame:
+        return PairFrame.of(self.tokenizer)
 
-    def readings(self, words: Sequence[str], *, where: str) -> list[Reading]:
+    def readings(self, words: Sequence[str], *, where: str) -> list[TagReading]:
         """The windows of a sentence: one, or several if it is too long and `overflow` is "window"."""
         budget, after = self.limit - self.frame.cost[0], len(self.frame.single[1])
         if budget < 1:
             raise ConfigError(f"limit {self.limit} leaves no room for a word")
         pieces = self.pieces(words)
-        whole = Window(range(len(words)), range(len(words)))
+        whole = WordWindow(range(len(words)), range(len(words)))
         if sum(map(len, pieces)) <= budget or self.overflow != "window":
             ids, places = self._reading(pieces, whole)
             ids = self.truncation.apply(ids, self.limit, part="words", where=where, last=ids[-1] if after else None)
-            return [Reading(ids, [(at, word) for at, word in places if at < len(ids) - after])]
+            return [TagReading(ids, [(at, word) for at, word in places if at < len(ids) - after])]
         pieces = [self.truncation.apply(piece, budget, part="one word", where=where) for piece in pieces]
         return [self._reading(pieces, window) for window in windows([len(piece) for piece in pieces], budget)]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         return word_pieces(self.tokenizer, words)
 
-    def _reading(self, pieces: Sequence[list[int]], window: Window) -> Reading:
+    def _reading(self, pieces: Sequence[list[int]], window: WordWindow) -> TagReading:
         before, after = self.frame.single
         ids, places = list(before), []
         for word in window.words:
             if word in window.predicted:
                 places.append((len(ids), word))
             ids += pieces[word]
-        return Reading([*ids, *after], places)
+        return TagReading([*ids, *after], places)
 
     # --- training
 
@@ -173,11 +173,13 @@ class Tag(Task):
     # --- inference
 
     @torch.no_grad()
-    def word_log_probs(self, model: nn.Module, sentences: Sequence[Sequence[Reading]]) -> list[dict[int, torch.Tensor]]:
+    def word_log_probs(
+        self, model: nn.Module, sentences: Sequence[Sequence[TagReading]]
+    ) -> list[dict[int, torch.Tensor]]:
         """For each sentence, word → log-probabilities (label,). Truncated words are left out."""
         readings = [(index, reading) for index, parts in enumerate(sentences) for reading in parts]
 
-        def work(batch: Sequence[tuple[int, Reading]]) -> list[torch.Tensor]:
+        def work(batch: Sequence[tuple[int, TagReading]]) -> list[torch.Tensor]:
             inputs = self.text_inputs([reading.ids for _, reading in batch])
             logits = output_of(model, Batch(inputs, {}, count=0, where=[]).to(device_of(model))).logits
             return list(logits.float().log_softmax(-1).cpu())  # (token, label) each

@@ -34,7 +34,7 @@ def without_head(model: Model) -> Model:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PairFrame:
     """The special tokens around one text and around a pair: BERT's [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
 
     single: tuple[list[int], list[int]]  # before, after
@@ -43,7 +43,7 @@ class Frame:
     second: int  # the segment of the second text
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Frame:
+    def of(cls, tokenizer: Tokenizer) -> PairFrame:
         plain, wrapped = tokenizer.encode("a", special=False), tokenizer.encode("a")
         start = next(i for i in range(len(wrapped)) if wrapped[i : i + len(plain)] == plain)
         both = tokenizer.encode_pair("a", "b")

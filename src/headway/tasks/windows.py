@@ -9,12 +9,12 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
-class Window(NamedTuple):
+class WordWindow(NamedTuple):
     words: range  # the model's input
     predicted: range  # words whose prediction counts
 
 
-def windows(sizes: Sequence[int], limit: int) -> list[Window]:
+def windows(sizes: Sequence[int], limit: int) -> list[WordWindow]:
     """`sizes` are the words' lengths in tokens, none above `limit`. Neighbouring windows overlap by about half."""
     ends = [0, *accumulate(sizes)]  # tokens before each word, and the total
     inputs = []
@@ -24,4 +24,4 @@ def windows(sizes: Sequence[int], limit: int) -> list[Window]:
         inputs.append(range(start, end))
         start = bisect_left(ends, ends[end] - limit // 2, start + 1)
     cuts = [0, *((left.stop + right.start) // 2 for left, right in pairwise(inputs)), len(sizes)]
-    return [Window(words, range(*cut)) for words, cut in zip(inputs, pairwise(cuts), strict=True)]
+    return [WordWindow(words, range(*cut)) for words, cut in zip(inputs, pairwise(cuts), strict=True)]

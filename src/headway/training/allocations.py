@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Segment:
+class AllocationSegment:
     """The events of a part of a step. Storages are numbered from 0 in the order of their allocation."""
 
     events: list[Event] = field(default_factory=list)
@@ -41,16 +41,16 @@ class Segment:
                 sizes[number] = size
         return sizes
 
-    def without_kept(self) -> Segment:
+    def without_kept(self) -> AllocationSegment:
         """The same with what it keeps freed at once, as gradients are that are added to others."""
         kept, events = self.kept, list[Event]()
         for number, size in self.events:
             events.append((number, size))
             if number in kept:
                 events.append((number, FREED))
-        return Segment(events, self.count)
+        return AllocationSegment(events, self.count)
 
-    def scaled(self, other: Segment, factor: float) -> Segment:
+    def scaled(self, other: AllocationSegment, factor: float) -> AllocationSegment:
         """This segment + factor · (other - this), storage by storage. If the two ran different operations, the sum of
         what they keep and the peak of what they free again are extrapolated instead."""
         if self._operations() == other._operations():
@@ -64,7 +64,7 @@ class Segment:
             (number, one if one == FREED else max(0, round(one + factor * (more - one))))
             for (number, _), (one, more) in zip(self.events, sizes, strict=True)
         ]
-        return Segment(events, self.count)
+        return AllocationSegment(events, self.count)
 
     def _operations(self) -> list[tuple[int, bool]]:
         return [(number, size == FREED) for number, size in self.events]
@@ -76,7 +76,7 @@ class AllocationLog(TorchDispatchMode):
     def __init__(self, existing: Iterable[Tensor]) -> None:
         super().__init__()
         self._known: dict[int, Any] = {}  # weak references by the address of a storage
-        self._segment: Segment | None = None
+        self._segment: AllocationSegment | None = None
         for tensor in existing:
             self._add(tensor)
 
@@ -85,9 +85,9 @@ class AllocationLog(TorchDispatchMode):
         """Nothing is compiled here, so that the mode does not have to import torch's compiler (see `eager`)."""
         return False
 
-    def recorded(self, action: Callable[[], Result]) -> tuple[Segment, Result]:
+    def recorded(self, action: Callable[[], Result]) -> tuple[AllocationSegment, Result]:
         """What an action allocates, and its result."""
-        self._segment = segment = Segment()
+        self._segment = segment = AllocationSegment()
         try:
             return segment, action()
         finally:

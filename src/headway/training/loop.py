@@ -76,7 +76,7 @@ def fit(
     install()
     with ExitStack() as stack:
         unlocked = world.run_on_main(lambda: stack.enter_context(lock_folder(training)))
-        run = Run(model, source, loss=loss, settings=settings, training=training, world=world, device=device)
+        run = TrainingRun(model, source, loss=loss, settings=settings, training=training, world=world, device=device)
         if settings.checkpoint_activations:
             stack.enter_context(checkpoint_blocks(run.replica.trained))
         run.evaluate = evaluate
@@ -94,7 +94,7 @@ def fit(
         return run.finish(run.train(interrupt))
 
 
-class Run:
+class TrainingRun:
     """The state of one call of `fit`."""
 
     def __init__(

@@ -27,7 +27,7 @@ EPS = {"muon": 1e-8, "adamw": 1e-8, "adam": 1e-9}
 
 
 @dataclass(frozen=True)
-class Group:
+class ParameterGroup:
     """A summary of a parameter group for the log."""
 
     name: str
@@ -58,9 +58,9 @@ class Optimizers:
             group["lr"] = group["base_lr"] * factor
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ParameterGroup]:
         return [
-            Group(
+            ParameterGroup(
                 name=f"{name}.{group['name']}",
                 lr=group["lr"],
                 weight_decay=group["weight_decay"],

@@ -16,7 +16,7 @@ from headway.training.state_schema import AverageState, TrainingState, check_sch
 from headway.training.tensor_tree import tied_names
 
 if TYPE_CHECKING:
-    from headway.training.loop import Run
+    from headway.training.loop import TrainingRun
 
 # A run cannot be resumed with other values of these settings.
 FIXED_SETTINGS = (
@@ -25,14 +25,14 @@ FIXED_SETTINGS = (
 )
 
 
-def latest(run: Run) -> LoadedState:
+def latest(run: TrainingRun) -> LoadedState:
     """The newest valid state: rank 0 finds it, every rank reads it."""
     found = run.world.run_on_main(lambda: load_latest(run.training))
     path = run.world.broadcast(found and found.path)
     return found or LoadedState(state=load_state(path), path=path, warnings=[])
 
 
-def snapshot(run: Run) -> State:
+def snapshot(run: TrainingRun) -> State:
     """Everything the next step depends on. Every rank must call it; the result is complete on rank 0 only."""
     named = run.model.state_dict()
     return {
@@ -58,7 +58,7 @@ def carried_state(model: nn.Module) -> dict[str, Tensor]:
     return {} if carried is None else {"carried": carried}
 
 
-def restore(run: Run, loaded: LoadedState) -> list[str]:
+def restore(run: TrainingRun, loaded: LoadedState) -> list[str]:
     """Restore a snapshot into a new run. Returns warnings for the user."""
     state, folder = loaded.state, loaded.path
     check_schema(state, TrainingState, folder=folder)
@@ -104,7 +104,7 @@ def _rename_parameters(optimizers: dict[str, Any], names: Mapping[str, str]) -> 
         group["param_names"] = [names.get(name, name) for name in group["param_names"]]
 
 
-def extend(run: Run, saved: dict[str, Any]) -> str | None:
+def extend(run: TrainingRun, saved: dict[str, Any]) -> str | None:
     """Change the length of a restored run if it differs from that of the `saved` settings. Returns what the learning
     rate does from now on; for a run that has finished, how it is extended."""
     status, settings = run.status, run.settings

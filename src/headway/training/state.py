@@ -44,14 +44,14 @@ _held: dict[tuple[int, int, str], str | None] = {}  # locks of run folders: (pro
 RESUMABLE = "Earlier states are intact: free disk space and resume"
 
 
-class FileEntry(TypedDict):
+class StateFile(TypedDict):
     bytes: int
     sha256: str
 
 
 class Manifest(TypedDict):
     version: Literal[1]
-    files: dict[str, FileEntry]
+    files: dict[str, StateFile]
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class RandomState(TypedDict):
     numpy: dict[str, Any]
 
 
-class Window(TypedDict):
+class LossWindow(TypedDict):
     sums: dict[str, Scalar]
     norms: Scalar | None
     count: Count
@@ -48,7 +48,7 @@ class Window(TypedDict):
 
 class _RankFields(TypedDict):
     rng: RandomState
-    window: Window
+    window: LossWindow
 
 
 class Rank(_RankFields, total=False):

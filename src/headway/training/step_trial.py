@@ -20,8 +20,8 @@ from headway.data.batch import Batch
 from headway.distributed import World
 from headway.memory import heap_peak, keep_freed_memory
 from headway.training.activation_checkpointing import checkpoint_blocks
-from headway.training.allocations import FREED, AllocationLog, Event, Segment, live_peak
-from headway.training.loop import Run
+from headway.training.allocations import FREED, AllocationLog, AllocationSegment, Event, live_peak
+from headway.training.loop import TrainingRun
 from headway.training.protocols import LossFunction
 from headway.training.settings import Settings
 
@@ -60,9 +60,11 @@ class StepProfile:
     gradients: int
     average: int  # the EMA
     examples: int  # of the recorded passes; the second of each pair has one more
-    loading: tuple[Segment, Segment]  # collating a batch
-    first: tuple[Segment, Segment]  # a pass that allocates the gradients
-    updates: tuple[Segment, Segment]  # the first one, which allocates the state of the optimisers; and the second
+    loading: tuple[AllocationSegment, AllocationSegment]  # collating a batch
+    first: tuple[AllocationSegment, AllocationSegment]  # a pass that allocates the gradients
+    updates: tuple[
+        AllocationSegment, AllocationSegment
+    ]  # the first one, which allocates the state of the optimisers; and the second
     is_heap: bool  # the device is a CPU: tensors are in the heap of the process
 
     def memory(self, examples: int, *, passes: int, ranks: int = 1) -> StepMemory:
@@ -82,7 +84,7 @@ class StepProfile:
             growth=round(HEAP * heap_peak(events) + KERNELS if self.is_heap else peak) + buckets,
         )
 
-    def _events(self, passes: Sequence[Segment]) -> Iterator[Event]:
+    def _events(self, passes: Sequence[AllocationSegment]) -> Iterator[Event]:
         yield 0, self.average
         start = 1
         for step in range(STEPS):
@@ -116,7 +118,7 @@ class StepTrial:
 
     def __init__(self, model: nn.Module, *, loss: LossFunction, settings: Settings, device: torch.device) -> None:
         self.model = model.train()
-        self.run = Run(
+        self.run = TrainingRun(
             self.model, _NoSource(), loss=loss, settings=settings, training=Path(), world=World(), device=device
         )
         self.device = device
@@ -157,12 +159,12 @@ class StepTrial:
             is_heap=self.device.type == "cpu",
         )
 
-    def _recorded_updates(self, log: AllocationLog, gradients: Any) -> tuple[Segment, Segment]:
+    def _recorded_updates(self, log: AllocationLog, gradients: Any) -> tuple[AllocationSegment, AllocationSegment]:
         first, _ = log.recorded(lambda: self.run.update(gradients))
         second, _ = log.recorded(lambda: self.run.update(gradients))
         return first, second
 
-    def _recorded(self, log: AllocationLog, batch: Batch) -> tuple[Segment, Any]:
+    def _recorded(self, log: AllocationLog, batch: Batch) -> tuple[AllocationSegment, Any]:
         self.run.optimizers.zero_grad()
         return log.recorded(lambda: self._pass(batch))
 

@@ -98,7 +98,7 @@ def test_a_name_that_no_disk_takes_is_the_clients_fault(studio: Running) -> None
 
 def test_messages_name_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for message, shown in (
-        (f"{tmp_path}/a b.csv:3: broken", "a b.csv:3: broken"), ("/home/me/x/y.csv: no", "y.csv: no"),
+        (f"{tmp_path}/a b.csv:3: broken", "a b.csv:3: broken"), ("/srv/me/x/y.csv: no", "y.csv: no"),
         ("see (/srv/models/m): no", "see (m): no"), ("3/4 of a/b, https://a.b/c/d", "3/4 of a/b, https://a.b/c/d"),
     ):  # fmt: skip
         assert without_folders(message) == shown

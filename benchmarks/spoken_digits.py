@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway import jobs
-from headway.bundle import load
+from headway.loading import load
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEST, TUNE = range(5), range(5, 10)  # n

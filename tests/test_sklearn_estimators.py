@@ -23,8 +23,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from headway.bundle import load
 from headway.errors import InputError
+from headway.loading import load
 from headway.sklearn import HeadwayClassifier, HeadwayRegressor
 
 SMALL = {"model.width": 16, "model.layers": 1, "model.heads": 2, "vocab": 60, "eval_every": 0, "lr": 0.01}

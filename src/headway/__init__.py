@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway import inspect
-    from headway.bundle import Bundle, load
+    from headway.bundle import Bundle
     from headway.explain.explanation import explain
     from headway.jobs import check, evaluate, resume, train
     from headway.jobs.predict import predict
+    from headway.loading import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
     "train",
 ]
 
-_LAZY = {"Bundle": "headway.bundle", "load": "headway.bundle"}
+_LAZY = {"Bundle": "headway.bundle", "load": "headway.loading"}
 _LAZY |= {"complete": "headway.jobs.predict", "predict": "headway.jobs.predict"}
 _LAZY |= dict.fromkeys(("check", "evaluate", "resume", "train"), "headway.jobs")
 

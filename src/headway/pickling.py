@@ -6,7 +6,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
+from headway.loading import load
 
 Files = dict[str, bytes]  # by their path in the folder
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headway
-from headway import bundle
+from headway import loading
 from headway.bundle import Bundle
 from headway.checkpoints.saved import CHECKSUMS
 from headway.errors import ConfigError, HeadwayError
@@ -97,7 +97,7 @@ def test_a_bad_value_is_named_before_anything_is_built(
     config: dict[str, Any], key: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(make(tmp_path, config), **{key: value})
-    monkeypatch.setattr(bundle, "build", lambda *_, **__: pytest.fail("the model was built"))
+    monkeypatch.setattr(loading, "build", lambda *_, **__: pytest.fail("the model was built"))
     with pytest.raises(ConfigError) as error:
         headway.load(tmp_path)
     assert key.removesuffix("s") in str(error.value)

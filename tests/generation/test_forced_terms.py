@@ -7,9 +7,10 @@ import pytest
 from support import untrained
 from support.commands import headway
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.errors import ConfigError, DataError
 from headway.generation.forced_terms import ForcedTerms, term_ids, word_tokens
+from headway.loading import load
 from headway.tasks.glossary import Glossary
 
 SOURCES = ["3 May 1998", "4 June", "", "May 1998 and on", "nothing of it"]

@@ -80,7 +80,7 @@ def test_nan_logits_are_an_error(more):
 
 def test_a_model_that_has_generated_can_still_be_trained(llama):
     """Tables made during generation (rotary angles) work with gradients afterwards."""
-    from headway.bundle import load
+    from headway.loading import load
 
     model = load(llama.folder).model
     generate(model, PROMPTS, GREEDY)

@@ -7,9 +7,9 @@ import pytest
 from support.untrained import of_task
 
 from headway import tasks
-from headway.bundle import load
 from headway.cli.options import say_saved
 from headway.jobs.card import commands
+from headway.loading import load
 from headway.tasks.classify import Classify
 from headway.tasks.fill import Fill
 

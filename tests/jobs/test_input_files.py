@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from support.untrained import of_task
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.data.paths import data_path
 from headway.errors import DataError, InputError
 from headway.jobs.inference import run
 from headway.jobs.inputs import read_inputs, read_records, refuse_file_names
+from headway.loading import load
 from headway.preprocess.audio import Sound
 from headway.tasks import find
 from headway.tasks.chat import Chat

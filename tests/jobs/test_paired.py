@@ -10,11 +10,11 @@ import torch
 from support.commands import headway
 from support.untrained import of_task
 
-from headway.bundle import load
 from headway.errors import InputError
 from headway.jobs.compare_scores import difference
 from headway.jobs.paired import compare_models, split_models
 from headway.jobs.run_config import make_plan
+from headway.loading import load
 from headway.tasks.counts import Counts
 
 

@@ -9,10 +9,10 @@ import pytest
 from support.commands import headway
 from support.untrained import of_task
 
-from headway.bundle import load
 from headway.errors import ConfigError, InputError
 from headway.jobs import predictions_file
 from headway.jobs.predictions_file import write_predictions
+from headway.loading import load
 
 ROWS = [(n, f"I want {n} things, please", "=1+1" if n == 3 else "-5" if n == 4 else f"note {n}") for n in range(9)]
 

@@ -10,10 +10,10 @@ import pytest
 from support.bad_files import sound
 
 from headway import jobs, tasks
-from headway.bundle import load
 from headway.data import text_reader
 from headway.jobs import preparation, training
 from headway.jobs.cost import SAMPLE
+from headway.loading import load
 from headway.preprocess.text import Tokenizer
 
 SMALL = {"model": {"width": 16, "layers": 1, "heads": 2}, "batch": 4, "eval_every": 0, "save_every": 0, "device": "cpu"}

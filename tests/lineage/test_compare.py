@@ -14,7 +14,6 @@ import torch
 from sacrebleu.metrics import BLEU
 from support.commands import headway
 
-from headway.bundle import load
 from headway.data.builtin.pool import Builtin
 from headway.data.row import Row
 from headway.errors import ConfigError
@@ -24,6 +23,7 @@ from headway.lineage import compare_measures
 from headway.lineage.compare import check_models
 from headway.lineage.compare_measures import cost_by_length, gradient_by_distance, inputs_of_length, kept_bytes
 from headway.lineage.compare_page import comparison_page
+from headway.loading import load
 from headway.models.build import build
 from headway.models.init import initialise
 from headway.models.recipes import Size, decoder, recurrent_decoder

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from support.variants import with_block
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.engine import prepare, unsupported_reason
 from headway.errors import ConfigError
 from headway.inspect.record import record
+from headway.loading import load
 from headway.models.build import build
 from headway.models.config import EncoderDecoderConfig, to_dict
 from headway.models.config_checks import validate

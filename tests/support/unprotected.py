@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headway import bundle
+from headway import loading
 from headway.preprocess import chat
 from headway.preprocess.text import Tokenizer
 
 # 24: the module that auto_map names is imported, as libraries with trust_remote_code do
-_load = bundle.load
+_load = loading.load
 
 
 def load_with_remote_code(path: Any, **options: Any) -> Any:

@@ -18,11 +18,11 @@ from torture.full_disk import STAGES, full_from
 from torture.task_process import REFUSED, STEPS, Countdown, TaskProcess, finishes
 from torture.trials import NotPossibleError, Trial, intact
 
-from headway.bundle import load
 from headway.data.checksums import read_checksummed
 from headway.data.store_writer import StoreWriter
 from headway.jobs import preparation, training
 from headway.jobs.run_folder import PLAN, run_file, unfinished
+from headway.loading import load
 from headway.training import loop
 from headway.training.state import states
 

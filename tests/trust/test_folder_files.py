@@ -18,10 +18,10 @@ from support.commands import Result, headway
 from support.hostile_files import FAULTS, KINDS, opened_below, released
 
 from headway import jobs
-from headway.bundle import load
 from headway.checkpoints.saved import CHECKSUMS
 from headway.checkpoints.sentence import sentence_settings
 from headway.errors import CheckpointError
+from headway.loading import load
 from headway.training import loop
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

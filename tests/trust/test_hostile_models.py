@@ -32,7 +32,7 @@ BOMBS: dict[str, dict[str, Any]] = {
 }
 MEASURE = """
 import json, re, sys
-import headway, headway.bundle
+import headway, headway.loading
 from headway.errors import HeadwayError
 from support.timing import processor_seconds
 def peak():

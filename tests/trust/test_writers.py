@@ -15,7 +15,8 @@ from support.untrained import of_task
 from torture.all_writers import WRITERS
 from torture.writers import Writer, calls, killed, paused, sweep
 
-from headway import bundle
+from headway import loading
+from headway.bundle import TASK_FILE
 from headway.checkpoints import saved
 from headway.checkpoints.saved import CHECKSUMS, MODEL_FILES, verified
 from headway.errors import CheckpointError, ConfigError, HeadwayError
@@ -161,15 +162,15 @@ def test_any_damage_to_any_file_is_named(model: Path, monkeypatch: pytest.Monkey
                 continue
             with pytest.raises(CheckpointError, match=path.name), verified(model):
                 pass
-    bundle.load(model)
+    loading.load(model)
 
 
 def test_control_without_verifying_damage_is_not_seen(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in damages(model / "model.safetensors"):
         if kind == "a flipped bit":
             with pytest.raises(CheckpointError, match="its content is not what was saved"):
-                bundle.load(model)
-            bundle.load(model, verify=False)
+                loading.load(model)
+            loading.load(model, verify=False)
             assert "--no-verify" in run("run", model, "a", code=2)
             run("run", model, "a", "--no-verify")
     (model / "headway.json").rename(model / "aside")
@@ -180,19 +181,19 @@ def test_control_without_verifying_damage_is_not_seen(model: Path, capsys: pytes
 def test_an_added_file_is_named_and_a_change_on_purpose_is_accepted(model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "model")
     (folder / "notes.json").write_text("{}")
-    bundle.load(folder)
+    loading.load(folder)
     (folder / "generation_config.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"generation_config\.json: not one of the files that were saved"):
-        bundle.load(folder)
+        loading.load(folder)
     assert "--update-checksums" in run("run", folder, "a", code=2)
     run("info", folder, "--update-checksums")
     run("run", folder, "a")
     (folder / CHECKSUMS).unlink()
-    bundle.load(folder)  # as one of an earlier version
+    loading.load(folder)  # as one of an earlier version
 
 
 def test_the_list_of_a_models_files_is_complete() -> None:
-    read = {"config.json", GLINER_FILE, GENERATION_FILE, bundle.TASK_FILE, bundle.ADAPTER_FILE}
+    read = {"config.json", GLINER_FILE, GENERATION_FILE, TASK_FILE, loading.ADAPTER_FILE}
     read |= {*text_files.TOKENIZER_FILES, *text_files.COMPANION_FILES, text_files.CHARACTER_FILE}
     read |= {image_processor.NAME, processor.PROCESSOR_FILE, processor.COMBINED_FILE}
     assert read <= {*MODEL_FILES}
@@ -203,5 +204,5 @@ def test_a_hostile_folder_of_a_save_is_not_moved_through(model: Path, tmp_path: 
     shutil.copytree(model, private)
     (folder / saved.COMMIT).symlink_to(private)
     with pytest.raises(HeadwayError, match=saved.COMMIT):
-        bundle.load(folder)
+        loading.load(folder)
     assert (private / "config.json").exists()

@@ -41,6 +41,7 @@ from headway.files import (
 from headway.validation import from_dict
 
 CHECKSUMS = "checksums.json"
+ADAPTER = "adapter"  # in the folder of a run with LoRA: its adapters in the layout of PEFT
 COMMIT = ".headway-commit"  # a folder with files that are complete, and are moved to the folder it is in
 AT_ONCE = 4 << 20  # bytes of a file that is verified before anything is read; larger ones are verified meanwhile
 THREADS = 2
@@ -205,6 +206,14 @@ def read_checksums(folder: Path) -> dict[str, FileEntry]:
         raise CheckpointError(f"{error}. {REMEDY.format(folder=folder)}") from error
     _require_places(folder, files)
     return files
+
+
+def remove_weights(folder: Path) -> None:
+    """Of a model whose weights are kept elsewhere."""
+    for path in folder.iterdir():
+        if is_weight_file(path.name):
+            path.unlink()
+    update_checksums(folder)
 
 
 def update_checksums(folder: Path) -> list[str]:

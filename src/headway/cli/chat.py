@@ -44,8 +44,8 @@ def chat(
     generation: dict[str, Any],
 ) -> None:
     """Talk with MODEL, one line at a time."""
-    from headway.bundle import load
     from headway.jobs.chat import Conversation
+    from headway.loading import load
 
     set_threads(threads)
     note_unfinished(model)

@@ -105,8 +105,8 @@ def bench(
     """Measure how fast MODEL reads and generates on this machine, and what share of the machine's limits that is."""
     import torch
 
-    from headway.bundle import load
     from headway.engine.measure import bench, lines
+    from headway.loading import load
 
     if threads is not None:
         torch.set_num_threads(threads)

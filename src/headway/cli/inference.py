@@ -69,9 +69,9 @@ def evaluate(
 ) -> None:
     """Score MODEL on DATA (default: the held-out part of its own run) with the metrics of its task. Given several
     models: the difference of their scores, with its uncertainty (paired bootstrap)."""
-    from headway.bundle import load
     from headway.jobs.inference import distributed, evaluation
     from headway.jobs.paired import compare_models, split_models
+    from headway.loading import load
 
     models, files = split_models(model, data or [])
     alone = [name for name, value in {"judge": judge, "reference": reference, "report": report}.items() if value]
@@ -107,9 +107,9 @@ def options_of(task: Task) -> tuple[str, ...]:
 @fewer_options("run")
 def options_of_others(arguments: list[str]) -> tuple[str, set[str]] | None:
     """The options of `run` that a model on the command line does not have."""
-    from headway.bundle import load
     from headway.errors import HeadwayError
     from headway.lineage.word2vec_files import gives_word_vectors
+    from headway.loading import load
 
     model = next((each for each in arguments if Path(each, "config.json").is_file()), None)
     if model is None:
@@ -170,13 +170,13 @@ def run(
 ) -> None:
     """Run MODEL on inputs. One generated text is streamed; several inputs are run in batches."""
     if picture is not None:
-        from headway.bundle import load
         from headway.lineage.word2vec_files import picture_words
+        from headway.loading import load
 
         return say(picture_words(load(model, device=device), inputs or [], picture))
-    from headway.bundle import load
     from headway.cli import answers
     from headway.jobs.inference import distributed
+    from headway.loading import load
 
     if complete:
         bundle = load(model, weights=weights, device=device)

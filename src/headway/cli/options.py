@@ -178,8 +178,8 @@ def say_lines(lines: Iterable[str]) -> None:
 
 def say_saved(folder: Path) -> None:
     """The folder of a saved model, and how it is used."""
-    from headway.bundle import saved_task
     from headway.jobs.card import commands
+    from headway.loading import saved_task
     from headway.preprocess.processor import Processor
 
     task = saved_task(folder, Processor.load(folder).tokenizer)

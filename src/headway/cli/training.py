@@ -99,6 +99,14 @@ def train(
             "--keep-states", rich_help_panel=RUN, help="Keep what is needed to extend the run once it has finished."
         ),
     ] = False,
+    adapter_only: Annotated[
+        bool,
+        typer.Option(
+            "--adapter-only",
+            rich_help_panel=RUN,
+            help="With --lora: keep the adapter alone. The run then needs the model that it started from.",
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=RUN, help="Print warnings and errors only.")
     ] = False,
@@ -129,6 +137,7 @@ def train(
     }
     settings |= {name: value for name, value in flags.items() if value is not None}
     settings |= {"train.keep_states": True} if keep_states and not resume else {}
+    settings |= {"train.adapter_only": True} if adapter_only else {}
     tell = unsaid if quiet else note if as_json else say
     given = {
         "data": data,

@@ -64,8 +64,9 @@ def explain(
     """Explains the output of `model` for one input; a model without a tokenizer takes token ids. `against` is an output
     to score instead; `layers` are included with queries, keys and values; `first` or `last` use only so many tokens of
     the text; `steps` is the number of generated tokens; `device` is where a model is loaded."""
-    from headway.bundle import Bundle, as_bundle
+    from headway.bundle import Bundle
     from headway.explain.collect import STEPS, collect
+    from headway.loading import as_bundle
 
     if isinstance(model, str | Path | Bundle):
         bundle = as_bundle(model, device=device)

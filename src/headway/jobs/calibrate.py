@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.checkpoints.saved import save_folder
 from headway.errors import ConfigError
@@ -21,6 +20,7 @@ from headway.jobs.convert import new_folder, write_along
 from headway.jobs.inference import evaluation_data, held_out
 from headway.jobs.run_folder import Paths
 from headway.kinds.predictions import NumberPrediction
+from headway.loading import load
 from headway.models.ensemble import members_of
 from headway.models.outputs import Output
 from headway.models.rehead import apply_temperature, logit_head

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.checkpoints import resolve, save_bytes, save_json
 from headway.checkpoints.files import pickled_weights
 from headway.checkpoints.header import PICKLE_SUFFIXES, PICKLED, read_bounded
@@ -29,6 +29,7 @@ from headway.generation import GenerationSettings, generate
 from headway.jobs.import_whisper import import_whisper, require_options
 from headway.jobs.run_folder import require_writable
 from headway.lineage.import_elmo import import_elmo, weights_file
+from headway.loading import load
 from headway.preprocess.processor import MAX_BYTES
 
 REPORT = "certificate.json"

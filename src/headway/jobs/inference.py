@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from headway.baselines import Baseline, baseline_lines
-from headway.bundle import Bundle, as_bundle, load
+from headway.bundle import Bundle
 from headway.data.dataset import Dataset, RowReader, open_builtin, open_files
 from headway.data.images import WORDS
 from headway.data.paths import as_folder, expand
@@ -29,6 +29,7 @@ from headway.jobs.columns import Columns, columns_for
 from headway.jobs.notebook import Scores
 from headway.jobs.run_folder import PLAN, Paths, listed, run_file
 from headway.kinds.predictions import LabelSetPrediction, PicturePrediction
+from headway.loading import as_bundle, load
 from headway.printable import printable
 from headway.tasks.distributed import chunks, distributed_map, is_first_rank, use_ranks, world_size
 from headway.tasks.evaluated import Evaluated

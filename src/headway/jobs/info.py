@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.checkpoints.saved import model_files
 from headway.engine.weights import weight_bytes, weight_tensors, weights_of
 from headway.errors import CheckpointError
 from headway.files import sha256
+from headway.loading import load
 from headway.models.config import StackConfig
 from headway.preprocess.processor import Processor
 

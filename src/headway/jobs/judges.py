@@ -13,13 +13,14 @@ from typing import Any, cast
 import numpy as np
 
 from headway.baselines import thinned
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.data.dataset import Dataset
 from headway.data.row import Row
 from headway.data.split import input_hash
 from headway.errors import InputError
 from headway.kinds.inputs import PictureInput
 from headway.kinds.predictions import LabelPrediction
+from headway.loading import load
 from headway.preprocess.image import to_picture
 from headway.tasks.distributed import world_size
 from headway.tasks.draw_scores import Classifier, Pictures, SampleSizes, label_scores, labels_of, nearest_scores

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.data.length_batches import BatchLimits, by_length
 from headway.errors import ConfigError, InputError
 from headway.files import open_file
 from headway.jobs.chat import chat_model
+from headway.loading import load
 from headway.tasks.generation import generate_texts, settings_from
 from headway.tasks.task import device_of, pad, padding_mask, without_none
 

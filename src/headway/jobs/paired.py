@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.errors import InputError
 from headway.files import is_present
 from headway.jobs.columns import Columns
 from headway.jobs.compare_scores import DRAWS, Difference, difference
 from headway.jobs.inference import evaluation_data, require_finite, training_note
 from headway.jobs.run_folder import PLAN, Paths, read_run_json, run_file
+from headway.loading import load
 from headway.tasks.counts import Counts
 
 SEED = 0

@@ -9,13 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headway.bundle import Bundle, as_bundle
+from headway.bundle import Bundle
 from headway.data.tables import Tables, as_tables
 from headway.errors import DataError, InputError, with_article
 from headway.generation.next_words import NextWord, next_words
 from headway.jobs.columns import Columns
 from headway.jobs.inputs import Paths, Record, read_records
 from headway.jobs.predictions_file import SUFFIXES, add_predictions, is_predictions_file, refuse_present, writer
+from headway.loading import as_bundle
 
 
 def predict(

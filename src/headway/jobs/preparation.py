@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from headway import tasks
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.checkpoints import TensorFiles, read_json, save_json
 from headway.data.check import Checker
 from headway.data.columns import listing
@@ -45,6 +45,7 @@ from headway.jobs.run_folder import (
     require_writable,
     run_file,
 )
+from headway.loading import load
 from headway.memory import return_freed_memory
 from headway.models.build import build
 from headway.models.ensemble import network_of

@@ -26,7 +26,7 @@ from headway.training.settings import LENGTHS, Settings
 from headway.validation import from_dict
 
 WORTH_ROUNDING = 1.5  # times as fast
-ON_DISK = ("train.keep", "train.keep_states")  # settings of what is kept, which change no number
+ON_DISK = ("train.keep", "train.keep_states", "train.adapter_only")  # settings of what is kept, which change no number
 SHOWN = 5  # settings that differ, by name, in one message
 
 
@@ -101,6 +101,11 @@ def make_plan(
     lengths_given |= {name: given["train"][name] for name in LENGTHS if name in given["train"]}
     if lengths_given:
         train = {key: value for key, value in train.items() if key not in LENGTHS} | lengths_given
+    if train.get("adapter_only") and (not lora or train.get("keep_states")):
+        raise ConfigError(
+            "adapter_only keeps the adapter of a run with --lora N and nothing to extend it by: give --lora, and leave "
+            "--keep-states out"
+        )
     plan = Plan(
         task=task,
         data=None if not data else [str(path) for path in listed(data)],

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from headway.checkpoints import read_json
+from headway.checkpoints.saved import ADAPTER
 from headway.errors import ConfigError
 from headway.files import is_present, remove, require_inside
 
 TRAINING = "training"  # in a run's folder: states, log, prepared examples
-ADAPTER = "adapter"  # in the folder of a run with LoRA: its adapters in the layout of PEFT
 PLAN = "plan.json"  # in a run's training/
 INITIAL = "initial.json"  # in a run's training/: checksums of the weights before its first step
 BASELINES = "baselines.json"  # in a run's training/: what cheap models reach on the same held-out examples

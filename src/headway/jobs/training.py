@@ -14,8 +14,9 @@ import torch
 
 from headway import tasks
 from headway.baselines import Baseline, baseline_lines
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.checkpoints import save_json
+from headway.checkpoints.saved import ADAPTER, remove_weights
 from headway.data.facts import Facts
 from headway.data.split import drawn_rows
 from headway.distributed import init_distributed, pick_device
@@ -39,9 +40,10 @@ from headway.jobs.preparation import (
 )
 from headway.jobs.prune import drop_states
 from headway.jobs.run_config import Plan, complete, facts_of, make_plan, open_data, saved_plan, with_length
-from headway.jobs.run_folder import ADAPTER, BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
+from headway.jobs.run_folder import BASELINES, PLAN, SCORES, TRAINING, require_own_folders, run_file
 from headway.jobs.runs import named_score
 from headway.kinds.predictions import is_better_higher
+from headway.loading import load
 from headway.memory import peak_memory
 from headway.tasks.distributed import use_ranks
 from headway.tasks.task import Task
@@ -281,6 +283,8 @@ def _run_plan(
     if result.exit_code == 0 and report is not None:
         scores = found
         bundle.save(folder)
+        if settings.adapter_only:
+            remove_weights(folder)
         require_finite(scores)
         if with_baselines:
             beside = baselines(task, scores, train=data.train, rows=list(data.valid()))

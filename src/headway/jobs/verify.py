@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from headway.bundle import load
 from headway.checkpoints import TensorFiles
 from headway.distributed import pick_device
 from headway.errors import ConfigError, TrainingError
@@ -28,6 +27,7 @@ from headway.jobs.run_config import Plan, open_data, saved_plan
 from headway.jobs.run_folder import PLAN, SCORES, read_run_json, run_file
 from headway.jobs.training import learner, resume, run_plan
 from headway.limited_process import start_process
+from headway.loading import load
 from headway.training import step_dump
 from headway.training.protocols import Callback, Status
 from headway.training.settings import interval

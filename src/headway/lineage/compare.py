@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from headway import tasks
-from headway.bundle import load
 from headway.checkpoints import save_json
 from headway.data.dataset import first_rows
 from headway.data.row import Row
@@ -34,6 +33,7 @@ from headway.jobs.run_folder import PLAN, SCORES, Paths, read_run_json, run_file
 from headway.jobs.runs import run_summary
 from headway.jobs.training import run_plan
 from headway.limited_process import start_process
+from headway.loading import load
 from headway.memory import peak_memory
 from headway.models.build import build
 from headway.models.recipes import CELLS, RECURRENT, Size

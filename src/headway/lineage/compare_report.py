@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headway import tasks
-from headway.bundle import load
 from headway.checkpoints import save_json, save_text
 from headway.data.row import Row
 from headway.data.split import drawn_rows
@@ -22,6 +21,7 @@ from headway.kinds.predictions import LOWER_IS_BETTER, EntitiesPrediction, TextP
 from headway.lineage.compare import ROWS, WATCHED, ContenderRun, sample_input
 from headway.lineage.compare_measures import alignment, cost_by_length, gradient_by_distance, prediction_speed
 from headway.lineage.compare_page import comparison_page
+from headway.loading import load
 from headway.models.protocol import Model
 from headway.tasks.counts import Counts, by_length
 from headway.tasks.task import Task

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.checkpoints import save_json
 from headway.data.builtin.families import FAMILIES
 from headway.data.dataset import Dataset, RowReader
@@ -27,6 +27,7 @@ from headway.jobs.run_folder import PLAN, SCORES, Paths, listed, require_own_fol
 from headway.jobs.training import Trained
 from headway.lineage.word2vec import Corpus, make_objective, train_chunk
 from headway.lineage.word2vec_fit import TrainChunk, fit_word2vec
+from headway.loading import load
 from headway.preprocess.processor import Processor
 from headway.tasks.vectors import Vectors
 from headway.training.result import FitResult

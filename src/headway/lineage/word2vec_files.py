@@ -11,12 +11,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.checkpoints.word2vec import read_word2vec, save_word2vec
 from headway.errors import InputError
 from headway.inspect.pictures import draw_points
 from headway.kinds.inputs import MarkedInput
 from headway.kinds.predictions import NeighboursPrediction
+from headway.loading import load
 from headway.tasks.context_vectors import ContextVectors
 from headway.tasks.task import Task
 from headway.tasks.vectors import Vectors

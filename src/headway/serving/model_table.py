@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import load
 from headway.checkpoints import resolve
 from headway.engine.thread_pool import release_threads
 from headway.errors import HeadwayError, InputError, closest
+from headway.loading import load
 from headway.memory import return_freed_memory
 from headway.serving.api_errors import ApiError, without_folders
 from headway.serving.limits import ServerLimits

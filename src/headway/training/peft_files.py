@@ -151,10 +151,7 @@ def open_lora(model: nn.Module, folder: str | os.PathLike[str], *, rules: Sequen
 
 def load_merged(folder: Path, load: Callable[[str], Adaptable]) -> Adaptable:
     """Load the model that an adapter folder names, and merge the adapters into its weights."""
-    path = folder / CONFIG_FILE
-    base = read_json(path).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise CheckpointError(f"{path}: base_model_name_or_path does not name the model that the adapter is for")
+    base = base_of(folder)
     bundle = load(base)
     try:
         open_lora(bundle.model, folder, rules=bundle.tensor_rules())
@@ -162,6 +159,15 @@ def load_merged(folder: Path, load: Callable[[str], Adaptable]) -> Adaptable:
         raise CheckpointError(f"{folder}: {error} (of {base})") from error
     merge_lora(bundle.model)
     return bundle
+
+
+def base_of(folder: Path) -> str:
+    """The model that the adapters of a folder are for: a folder or a hub id."""
+    path = folder / CONFIG_FILE
+    base = read_json(path).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(f"{path}: base_model_name_or_path does not name the model that the adapter is for")
+    return base
 
 
 def _read_config(path: Path) -> dict[str, Any]:

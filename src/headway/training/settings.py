@@ -61,6 +61,7 @@ class Settings:
     save_every: Every = "5m"
     keep: int = 2  # resumable states on disk
     keep_states: bool = False  # also once the run has finished, so that it can be extended (--keep-states)
+    adapter_only: bool = False  # a run with --lora keeps its adapter alone and needs the model that it started from
     eval_rows: int = 500  # held-out examples of an evaluation during training, at most; the last one sees them all
     score: str = ""  # that the best weights are kept by; empty: the task's own
     patience: int = 0  # evaluations without a better score before stopping; 0 = never

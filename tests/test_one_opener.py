@@ -48,6 +48,12 @@ ALLOWED = {  # module → call: why it is none of a model or run folder's files 
     "limited_process.py": {"open": "of the system: /proc/self/statm"},
     "data/store.py": {"cls.open": "a store, not a file"},
     "data/paths.py": {"members(self.archive)[self._inside].open": "a member of an archive"},
+    "jobs/output_files.py": {"partial.write_bytes": "to the temporary file of atomic_write"},
+    "cli/help.py": {"formatter.write_text": "to a page of help"},
+    "pickling.py": {
+        "path.read_bytes": "in a temporary folder of its own",
+        "path.write_bytes": "in a temporary folder of its own",
+    },
     "jobs/predict.py": {"path.write_text": "in a temporary folder of its own"},
     "jobs/memory_tables.py": {"open": "to the temporary file of atomic_write"},
     "tasks/batches.py": {"Store.open": "a store, not a file"},

@@ -41,7 +41,7 @@ def bundles(folders: dict[str, Path]) -> dict[str, Bundle]:
 def reading(bundle: Bundle, text: str, labels: list[str]) -> EntityReading:
     task, (text, spans) = bundle.find_task(), split_words(text, 1)
     assert isinstance(task, EntitiesByName)
-    (only,) = task.read([text[a:b] for a, b in spans], labels, where="")
+    (only,) = task.readings([text[a:b] for a, b in spans], labels, where="")
     return only
 
 

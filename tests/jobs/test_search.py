@@ -56,7 +56,7 @@ def test_a_search_goes_on_and_decides_the_run(tmp_path: Path, monkeypatch: pytes
     assert sum(line.startswith("search       dropout") for line in said) == 2
     state["scores"][0] = {"0": -1.0}  # as if it had been stopped after the first candidate
     path.write_text(json.dumps(state))
-    done = headway(*command, cwd=tmp_path)
+    done = headway(*command, "--keep-states", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("search ")]
     assert len(lines) == 2 and "dropout 0.3, the best of 2" in lines[-1]

@@ -13,6 +13,7 @@ from headway import jobs, tasks
 from headway.data import text_reader
 from headway.jobs import preparation, training
 from headway.jobs.cost import SAMPLE
+from headway.jobs.run_config import facts_of
 from headway.loading import load
 from headway.preprocess.text import Tokenizer
 
@@ -63,7 +64,9 @@ def test_data_is_read_and_tokenised_once(task: str, tmp_path: Path, monkeypatch:
     plan = jobs.make_plan(task, path, steps=2, settings=SMALL)
     data = jobs.open_data(plan)
     heads = read[0]  # the layout is detected from the first lines
-    preparation.prepare_run(plan, tmp_path / "run", data.load(), say=lambda _: None, resume=False)
+    loaded = data.load()
+    facts = facts_of(plan, loaded)
+    preparation.prepare_run(plan, tmp_path / "run", loaded, facts=facts, say=lambda _: None)
     assert read[0] - heads == path.stat().st_size
     rows = list(data.train())
     sample = sorted(map(_texts, rows))[-SAMPLE:] if tasks.find(task).budgeted else []  # whose lengths decide the limit
@@ -96,9 +99,10 @@ def test_the_model_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_is_trained_is_what_a_resumed_run_loads(task: str, tmp_path: Path) -> None:
     plan = jobs.make_plan(task, data_file(task, tmp_path), steps=2, settings=SMALL)
     data = jobs.open_data(plan).load()
-    fresh = preparation.prepare_run(plan, tmp_path / "run", data, say=lambda _: None, resume=False)
+    facts = facts_of(plan, data)
+    fresh = preparation.prepare_run(plan, tmp_path / "run", data, facts=facts, say=lambda _: None)
     said: list[str] = []
-    again = preparation.prepare_run(plan, tmp_path / "run", data, say=said.append, resume=True)
+    again = preparation.prepare_run(plan, tmp_path / "run", data, facts=None, say=said.append)
     assert not any("prepared again" in line for line in said), "the key of the examples differs"
     for name in ("family", "folder", "foreign", "generation"):
         assert getattr(fresh.bundle, name) == getattr(again.bundle, name), name

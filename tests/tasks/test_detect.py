@@ -1,7 +1,6 @@
 """`detect`: from pictures with boxes to batches, a model that learns, answers in pixels, and COCO's scores."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -142,15 +141,6 @@ def test_settings_follow_from_the_data() -> None:
     )
     tiny = Statistics(pictures=9, size=(4000, 3000), crowded=1, smallest=8.0, usual=0.01)
     assert resolution(tiny) == (384, 512) and choose(tiny, recipe="modern", given={}).settings["task.queries"] == 20
-
-
-@pytest.mark.parametrize("package", ["scipy", "faster_coco_eval"])
-def test_a_missing_package_is_named_before_training(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, _, _ = started("detect", rows=8)
-    task.start_training()
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=rf'needs {package}: pip install "headway\[vision\]"'):
-        task.start_training()
 
 
 def test_pictures_without_an_upper_side_are_turned() -> None:

@@ -54,7 +54,11 @@ def data(tmp_path_factory):
 def trained(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
     return headway.train(
-        "summarize", data / "train.jsonl", out=out, steps=30, settings={"model.width": 32, "model.layers": 1}
+        "summarize",
+        data / "train.jsonl",
+        out=out,
+        steps=30,
+        settings={"model.width": 32, "model.layers": 1, "keep_states": True},
     )
 
 

@@ -87,7 +87,7 @@ def plan() -> Plan:
     atexit.register(lambda: temporary.cleanup() if os.getpid() == owner else None)
     data = Path(temporary.name) / "x.csv"
     data.write_text(sound("classify", "csv"), encoding="utf-8")
-    return make_plan("classify", data, steps=STEPS, settings=SMALL)
+    return make_plan("classify", data, steps=STEPS, settings=SMALL | {"keep_states": True})
 
 
 @cache

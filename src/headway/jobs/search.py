@@ -20,7 +20,7 @@ from headway.checkpoints import read_json, save_json
 from headway.errors import ConfigError, TrainingError
 from headway.files import is_present
 from headway.jobs.preparation import Say, check_data, completed, refuse_existing
-from headway.jobs.run_config import Plan, refuse_other, saved_plan, with_length
+from headway.jobs.run_config import ON_DISK, Plan, refuse_other, saved_plan, with_length
 from headway.jobs.run_folder import PLAN, run_file
 from headway.jobs.training import kept_score, run_plan
 from headway.training.settings import LENGTHS, length_in_words
@@ -87,7 +87,8 @@ def search(plan: Plan, folder: Path, *, minutes: float, say: Say) -> Plan:
     for each in range(len(state["candidates"])):
         shutil.rmtree(place / f"{each:02}", ignore_errors=True)
     why = f"{_in_words(best)}, the best of {len(state['candidates'])} in {minutes:g} minutes (search/{STATE})"
-    found = _with(fitted, best)
+    kept = {name.partition(".")[2]: plan.train.get(name.partition(".")[2]) for name in ON_DISK}
+    found = _with(dataclasses.replace(fitted, train=fitted.train | kept), best)
     return dataclasses.replace(found, why={**plan.why, "search": why})
 
 
@@ -129,7 +130,7 @@ def _with(plan: Plan, candidate: Mapping[str, float], *, minutes: float | None =
         {"train": train, "model": model}[section][key] = value
     found = {*candidate, "train.batch", *(f"task.{name}" for name in plan.options)}
     if minutes is not None:
-        train |= dict.fromkeys(LENGTHS, 0) | {"minutes": minutes}
+        train |= dict.fromkeys(LENGTHS, 0) | {"minutes": minutes, "keep_states": True}  # the next round goes on with it
         found |= {f"train.{name}" for name in LENGTHS}
     return dataclasses.replace(plan, train=train, model=model, found=sorted(found))
 

@@ -118,13 +118,10 @@ class Classification(Task):
         return self.target.answers(self.logits(model, examples), top=top, threshold=threshold_of(options, None))
 
     def predictions(self, model: Model, rows: Iterable[Row], **options: Any) -> Evaluated:
+        """A label that the model does not have raises."""
         self.refuse_options(options)
         kept = list(rows)
         return label_predictions(self.target, kept, *self._predicted(model, kept, strict=True))
-
-    def evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
-        """The scores of the target; a label that the model does not have raises."""
-        return self.target.scores(*self._predicted(model, list(rows), strict=True))
 
     def quick_evaluate(self, model: Model, rows: Iterable[Row]) -> dict[str, float]:
         """As `evaluate`, but a label that occurs in the held-out part alone counts as an error of the model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -55,7 +55,8 @@ class Classify(KindClassification):
     lowercase: bool = True
     limit: int = 256  # tokens; of both texts and the special tokens
     pair: bool | None = False  # whether an input is a pair of texts; None: a text or a pair (a published model)
-    names: list[str] | None = None  # of the columns of a pair of texts in the training data
+    # of the columns of a pair of texts in the training data
+    names: list[str] | None = field(default=None, repr=False)
     segments: bool = False  # whether the model has segment embeddings, which tell the texts of a pair apart
     architecture: TextModel = "transformer"
     ngrams: int = 0  # a linear map of n-grams of up to so many tokens, whose logits are added; 0: none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import exp, log
 from typing import Any
 
@@ -40,7 +40,8 @@ class KindClassification(Classification):
     delimiter: str = ""  # multilabel: between the labels of a text
     threshold: float | None = None  # multilabel: labels of higher probability are predicted; None: 0.5, not fitted
     scale: Scale | None = None  # regression: of the numbers in the training data
-    decimal: str = ""  # regression: the mark of decimals in the data, "," or "."; found in the data unless it is given
+    # regression: the mark of decimals in the data, "," or "."; found in the data unless it is given
+    decimal: str = field(default="", repr=False)
     balance: bool = False  # labels: rare ones weigh more in the training loss
 
     def __post_init__(self) -> None:

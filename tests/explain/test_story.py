@@ -16,13 +16,13 @@ def read(wire: dict) -> np.ndarray:
 
 
 def make_story(**parts) -> story.Story:
-    tokens = [story.TokenView("</script>\u202e\U0001f600", 1), story.TokenView("b", 2)]
-    model = story.ModelView("m", "f", "decoder", [("layers", "2")])
+    tokens = [story.Token("</script>\u202e\U0001f600", 1), story.Token("b", 2)]
+    model = story.Model("m", "f", "decoder", [("layers", "2")])
     return story.Story("t", model, {"text": story.Sequence("text", tokens)}, **parts)
 
 
-def attention(weights: np.ndarray) -> story.AttentionView:
-    return story.AttentionView(
+def attention(weights: np.ndarray) -> story.Attention:
+    return story.Attention(
         "a", "decoder", 0, "self", "text", "text", True, 0.5, 1, 1, weights, np.tril(np.ones((2, 2), dtype=bool))
     )
 

@@ -6,7 +6,7 @@ import base64
 import numpy as np
 
 from headway.explain.story import (
-    AttentionView,
+    Attention,
     AttributionView,
     Candidate,
     EmbeddingView,
@@ -14,7 +14,7 @@ from headway.explain.story import (
     Guess,
     HeadScore,
     LensLayerView,
-    ModelView,
+    Model,
     OutputView,
     PartView,
     PictureView,
@@ -25,7 +25,7 @@ from headway.explain.story import (
     Step,
     Story,
     TableView,
-    TokenView,
+    Token,
 )
 
 WORDS = ("Once", " upon", " a", " time", ",", " there", " was", " a", " little", " girl", " who", " ran", ".", " She")
@@ -47,7 +47,7 @@ HOSTILE = (
 
 
 def sequence(words: tuple[str, ...], count: int, *, label: str = "text") -> Sequence:
-    return Sequence(label, [TokenView(words[i % len(words)], 100 + i) for i in range(count)])
+    return Sequence(label, [Token(words[i % len(words)], 100 + i) for i in range(count)])
 
 
 def attention(
@@ -63,7 +63,7 @@ def attention(
     kind: str = "self",
     bias: bool = False,
     kept: bool = True,
-) -> AttentionView:
+) -> Attention:
     (query_name, nq), (key_name, nk) = queries, keys
     q = 2 * rng.standard_normal((heads, nq, size), dtype=np.float32)
     k, v = (rng.standard_normal((kv_heads, nk, size), dtype=np.float32) for _ in range(2))
@@ -75,7 +75,7 @@ def attention(
     scores = np.where(mask[None] > 0, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-    return AttentionView(
+    return Attention(
         f"{stack}.blocks.{layer}.{kind}",
         stack,
         layer,
@@ -141,7 +141,7 @@ def decoder_story(
     logits = rng.standard_normal(5).round(3).tolist()
     return Story(
         title="Once upon a time",
-        model=ModelView("stories-synthetic", "llama", "decoder", [("layers", str(layers)), ("heads", str(heads))]),
+        model=Model("stories-synthetic", "llama", "decoder", [("layers", str(layers)), ("heads", str(heads))]),
         sequences={"text": sequence(words, count)},
         task="generate",
         note=["a story made by hand"],
@@ -173,7 +173,7 @@ def translator_story() -> Story:
     rows = [choice(rng, WORDS, label=f"after {i}", at=i) for i in range(4)]
     return Story(
         title="A date",
-        model=ModelView("dates", "bart", "encoder-decoder"),
+        model=Model("dates", "bart", "encoder-decoder"),
         sequences=sequences,
         task="translate",
         embedding=places,
@@ -200,7 +200,7 @@ def encoder_story(kind: str) -> Story:
     ]
     return Story(
         title=kind,
-        model=ModelView("encoder", "bert", "encoder"),
+        model=Model("encoder", "bert", "encoder"),
         sequences={"text": sequence(WORDS, 5)},
         task=kind,
         attention=bare,
@@ -214,11 +214,11 @@ def picture_story() -> Story:
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     assert base64.b64decode(pixel).startswith(b"\x89PNG")
     patches = Sequence(
-        "patches", [TokenView("[CLS]", 0), *(TokenView(f"patch {i}", i) for i in range(6))], PictureView(pixel, 2, 3)
+        "patches", [Token("[CLS]", 0), *(Token(f"patch {i}", i) for i in range(6))], PictureView(pixel, 2, 3)
     )
     return Story(
         title="A picture",
-        model=ModelView("eye", "vit", "vision"),
+        model=Model("eye", "vit", "vision"),
         sequences={"text": patches},
         attention=[attention(rng, 0, queries=("text", 7), keys=("text", 7), stack="encoder")],
         output=OutputView("classes", [choice(rng, ("cat", "dog"), count=2)], "cat"),
@@ -232,15 +232,15 @@ def seed_story() -> Story:
     scores = (q @ k.transpose(0, 2, 1)) / np.sqrt(6)
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     asked, looked = (
-        Sequence("the word that looks", [TokenView("chasing", 0)]),
-        Sequence("looked at", [TokenView("cat", 1), TokenView("mouse", 2)]),
+        Sequence("the word that looks", [Token("chasing", 0)]),
+        Sequence("looked at", [Token("cat", 1), Token("mouse", 2)]),
     )
     return Story(
         title="chasing",
-        model=ModelView("by hand", "none", "encoder"),
+        model=Model("by hand", "none", "encoder"),
         sequences={"source": looked, "target": asked},
         attention=[
-            AttentionView(
+            Attention(
                 "by hand",
                 "example",
                 0,

@@ -21,7 +21,7 @@ def bundle(name: str, *, rows: int = 40, **options: Any) -> Bundle:
     return Bundle(model, "headway", Processor(task.tokenizer), None, {}, task)
 
 
-def computed_weights(each: story.AttentionView) -> np.ndarray:
+def computed_weights(each: story.Attention) -> np.ndarray:
     """softmax(q·k · scale + bias, where the mask allows), from the story's own vectors, in double precision."""
     assert each.q is not None and each.k is not None
     keys = np.repeat(each.k, each.heads // each.kv_heads, axis=0).astype(np.float64)

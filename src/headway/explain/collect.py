@@ -141,7 +141,7 @@ def _generation(
     task: Task,
     output: story.OutputView,
     prepared: PreparedInput,
-    attention: list[story.AttentionView],
+    attention: list[story.Attention],
     *,
     steps: int,
 ) -> story.GenerationView | None:

@@ -87,7 +87,7 @@ def _source_and_target(bundle: Bundle, task: Any, value: str, *, against: str | 
     return PreparedInput(inputs, sequences, read_output, note)
 
 
-def generation_of(output: story.OutputView, attention: story.AttentionView | None) -> story.GenerationView:
+def generation_of(output: story.OutputView, attention: story.Attention | None) -> story.GenerationView:
     """The steps of an output that was scored in one pass, with the attention weights of each."""
     weights = None if attention is None else story.dequantize(attention.weights)  # (head, query, key)
     return story.GenerationView(

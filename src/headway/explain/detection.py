@@ -68,9 +68,7 @@ def collect_detection(
     grid, before, behind = _layout(model, inputs["inputs"])
     source = _picture(task, image, found, grid, before=before, behind=behind)
     names = [f"{number}:{task.labels[one.label]}" for number, one in enumerate(found, 1)]
-    target = story.Sequence(
-        "objects", [story.TokenView(name, one.query) for name, one in zip(names, found, strict=True)]
-    )
+    target = story.Sequence("objects", [story.Token(name, one.query) for name, one in zip(names, found, strict=True)])
     infos = _attentions(model)
     sizes = ObjectSizes(infos, {"source": len(source.tokens), "target": len(found)}, {})
     kept = select_layers(sizes, layers, most=MOST_VECTORS)

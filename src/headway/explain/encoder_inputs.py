@@ -105,7 +105,7 @@ def prepare_vector(bundle: Bundle, task: Any, value: Any, *, against: str | None
 def _marked_word(bundle: Bundle, task: Any, value: Any) -> PreparedInput:
     words, at = task.marked(task.require_text(value, where="the input"), where="the input")
     ids, _ = task.text.encode_words(words)
-    shown = [story.TokenView(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
+    shown = [story.Token(f" {text}" if number > 1 else text, 0, tuple(token) in task.text.special_ids)
              for number, (text, token) in enumerate(zip(task.text.tokens(ids), ids, strict=True))]  # fmt: skip
     sequence = story.Sequence("text", shown, text=" ".join(words))
 

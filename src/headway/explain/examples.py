@@ -215,14 +215,14 @@ def _attention(
     name: str,
     scale: float | None = None,
     mask: Mask | None = None,
-) -> story.AttentionView:
+) -> story.Attention:
     """One attention head."""
     query, key, value = (torch.tensor(np.asarray(each, dtype=np.float32))[None, None] for each in (q, k, v))
     rule = Mask() if mask is None else mask
     summed, weights = attend_with_weights(query, key, value, mask=rule, scale=scale)
     queries_count, keys_count = weights.shape[2:]
     allowed = rule.tensor(queries_count, keys_count, torch.device("cpu"))
-    return story.AttentionView(
+    return story.Attention(
         name=name,
         stack="encoder" if mask is None else "decoder",
         layer=0,
@@ -245,7 +245,7 @@ def _attention(
 def _story(
     title: str,
     sequences: dict[str, tuple[str, list[str]]],
-    attention: list[story.AttentionView],
+    attention: list[story.Attention],
     sections: list[story.Section],
     embedding: list[story.EmbeddingView] | None = None,
 ) -> story.Story:
@@ -253,10 +253,10 @@ def _story(
     ids = {word: number for number, word in enumerate(dict.fromkeys(every))}
     return story.Story(
         title=title,
-        model=story.ModelView("worked example", "by hand", "encoder"),
+        model=story.Model("worked example", "by hand", "encoder"),
         sequences={
             name: story.Sequence(
-                label, [story.TokenView(" " * bool(n) + word, ids[word.lower()]) for n, word in enumerate(words)]
+                label, [story.Token(" " * bool(n) + word, ids[word.lower()]) for n, word in enumerate(words)]
             )
             for name, (label, words) in sequences.items()
         },

@@ -16,11 +16,11 @@ NORM_PLACES = {
 }
 
 
-def model_facts(bundle: Bundle) -> story.ModelView:
+def model_facts(bundle: Bundle) -> story.Model:
     model = bundle.model
     name = bundle.family if bundle.folder is None else bundle.folder.resolve().name
     kind: story.Kind = "vision" if model.inputs == "image" and model.shape == "encoder" else model.shape
-    return story.ModelView(name, bundle.family, kind, _facts(bundle))
+    return story.Model(name, bundle.family, kind, _facts(bundle))
 
 
 def _facts(bundle: Bundle) -> list[tuple[str, str]]:

@@ -15,9 +15,9 @@ def patches(
 ) -> story.Sequence:
     """`grid` is (rows, columns); `before` and `behind` name the special tokens around the patches."""
     high, wide = grid
-    tokens = [story.TokenView(f"[{name}]", -1, special=True) for name in before]
-    tokens += [story.TokenView(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
-    tokens += [story.TokenView(f"[{name}]", -1, special=True) for name in behind]
+    tokens = [story.Token(f"[{name}]", -1, special=True) for name in before]
+    tokens += [story.Token(f"{y + 1},{x + 1}", y * wide + x) for y in range(high) for x in range(wide)]
+    tokens += [story.Token(f"[{name}]", -1, special=True) for name in behind]
     return story.Sequence(
         f"{name}, by row and column", tokens, story.PictureView(png_text(image), high, wide, len(before))
     )

@@ -49,9 +49,9 @@ def collect_recurrent(bundle: Bundle, task: Task, prepared: PreparedInput, *, st
     )
 
 
-def _alignment(weights: torch.Tensor, kind: story.AttentionKind) -> story.AttentionView:
+def _alignment(weights: torch.Tensor, kind: story.AttentionKind) -> story.Attention:
     values = tensors.array(weights)  # (1, target, source)
-    return story.AttentionView(
+    return story.Attention(
         name="cross",
         stack="decoder",
         layer=0,

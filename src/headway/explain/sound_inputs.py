@@ -57,7 +57,7 @@ def prepare_sound(bundle: Bundle, task: Any, value: object, *, against: str | No
     spoken = f" {answer}" if task.tokens is not None else answer
     decoder_ids = [*prompt, *target[:-1]]
     vectors = -(-frames // stride)
-    columns = [story.TokenView(f"{number * stride / rate:.2f}s", number) for number in range(vectors)]
+    columns = [story.Token(f"{number * stride / rate:.2f}s", number) for number in range(vectors)]
     picture = story.PictureView(spectrogram(features), 1, vectors, first=0, kind="sound")
     sequences = {
         "source": story.Sequence("sound, by time", columns, picture),

@@ -23,7 +23,7 @@ PositionKind = Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "
 
 
 @dataclass(frozen=True)
-class ModelView:
+class Model:
     name: str
     family: str
     kind: Kind
@@ -31,7 +31,7 @@ class ModelView:
 
 
 @dataclass(frozen=True)
-class TokenView:
+class Token:
     text: str  # the exact substring of the text; a special token's name
     id: int
     special: bool = False  # added by the tokenizer or the model, not part of the text
@@ -51,7 +51,7 @@ class PictureView:
 @dataclass(frozen=True)
 class Sequence:
     label: str
-    tokens: list[TokenView]
+    tokens: list[Token]
     picture: PictureView | None = None
     text: str | None = None  # the tokenized text; None: the tokens' texts joined
 
@@ -74,7 +74,7 @@ class EmbeddingView:
 
 
 @dataclass(frozen=True)
-class AttentionView:
+class Attention:
     """weights = softmax(q·k · scale + bias, where mask is 1); head h uses key/value head h · kv_heads // heads."""
 
     name: str  # the module's path, e.g. decoder.stack.blocks.0.attention
@@ -201,12 +201,12 @@ class Section:
 @dataclass(frozen=True)
 class Story:
     title: str
-    model: ModelView
+    model: Model
     sequences: dict[str, Sequence]  # by name: text, or source and target
     task: str | None = None
     note: list[str] = field(default_factory=list)
     embedding: list[EmbeddingView] = field(default_factory=list)
-    attention: list[AttentionView] = field(default_factory=list)
+    attention: list[Attention] = field(default_factory=list)
     stream: list[PartView] = field(default_factory=list)
     output: OutputView | None = None
     lens: list[LensLayerView] | None = None

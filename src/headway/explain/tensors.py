@@ -103,7 +103,7 @@ def _position(stack: StackInfo, contexts: Contexts) -> story.Position:
 # ---------------------------------------------------------------------------------------- attention
 
 
-def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.AttentionView:
+def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept: Kept) -> story.Attention:
     weights = recorded[f"{layer.name}.weights"][-1][0]  # (head, query, key), of the last pass through the layer
     queries, keys = weights.shape[1:]
     full = layer.layer in kept.vectors
@@ -111,7 +111,7 @@ def attention(layer: AttentionInfo, recorded: Recorded, contexts: Contexts, kept
     context = contexts[layer.name]
     bias = layer.module.bias(vectors["q"], vectors["k"], context) if full else None
     mask = layer.module.mask(context).tensor(queries, keys, weights.device)
-    return story.AttentionView(
+    return story.Attention(
         name=layer.name,
         stack=layer.stack.name,
         layer=layer.layer,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.data.truncation import TruncationCounter
 from headway.errors import InputError
-from headway.explain.story import TokenView
+from headway.explain.story import Token
 from headway.preprocess.text import Tokenizer
 
 HOW_TO_SHORTEN = "show a part of it with --first N or --last N (first=, last= in Python)"
@@ -21,7 +21,7 @@ class NoTruncation(TruncationCounter):
         return False
 
 
-def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str] = ()) -> list[TokenView]:
+def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str] = ()) -> list[Token]:
     """`texts` are what the ids were encoded from, in order; a token outside all of them has its vocabulary string."""
     strings = token_strings(tokenizer, ids)
     at = 0
@@ -34,7 +34,7 @@ def tokens(tokenizer: Tokenizer | None, ids: Sequence[int], texts: Sequence[str]
             strings[start:at] = _substrings(text, spans, strings[start:at])
     special = frozenset() if tokenizer is None else tokenizer.special_ids
     return [
-        TokenView(text, index if isinstance(index, int) else 0, index in special)  # a word of characters has no id
+        Token(text, index if isinstance(index, int) else 0, index in special)  # a word of characters has no id
         for text, index in zip(strings, ids, strict=True)
     ]
 

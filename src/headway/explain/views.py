@@ -37,7 +37,7 @@ def draw(explained: story.Story, view: View | None = None, *, path: str | Path |
     raise InputError(f"view {wanted!r} is not one of {', '.join(VIEWS)}")
 
 
-def shown_layer(explained: story.Story, *, cross: bool) -> story.AttentionView:
+def shown_layer(explained: story.Story, *, cross: bool) -> story.Attention:
     """The last layer with queries, keys and values, else the last: of cross-attention if `cross` and there is any, else
     of self-attention."""
     others = [each for each in explained.attention if each.kind != "self"] if cross else []
@@ -54,7 +54,7 @@ def chosen(row: story.RowView) -> story.Candidate:
     return next(one for one in row.candidates if one.id == row.chosen)
 
 
-def _targets(explained: story.Story, each: story.AttentionView) -> list[str]:
+def _targets(explained: story.Story, each: story.Attention) -> list[str]:
     """Labels of the rows of a cross-attention: the token predicted at each, not the input token; without an output, the
     query tokens."""
     return (

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import headway
+from headway import jobs
 from headway.bundle import Bundle
 from headway.checkpoints.saved import CHECKSUMS, MODEL_FILES, model_files
 from headway.jobs.info import info_lines, model_info
@@ -43,3 +44,11 @@ def test_the_list_has_every_file_that_is_read() -> None:
     read = names_in(SOURCE / "preprocess") | names_in(SOURCE / "generation")
     assert {"vocab.txt", "spm.model", "generation_config.json"} <= read, "the pattern finds them"
     assert not read - set(MODEL_FILES)
+
+
+def test_an_ensemble_is_listed_with_its_weights(tmp_path: Path) -> None:
+    run = jobs.train("classify", out=tmp_path / "run", steps=2, settings={"model.width": 16, "model.layers": 1})
+    facts = model_info(run.folder)
+    assert set(facts["members"]) == {"network", "ngrams", "convolution"}
+    (line,) = [line for line in info_lines(facts) if line.startswith("ensemble")]
+    assert f"ngrams {facts['members']['ngrams']:.2f}" in line

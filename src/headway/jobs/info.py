@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -15,6 +15,7 @@ from headway.errors import CheckpointError
 from headway.files import sha256
 from headway.loading import load
 from headway.models.config import StackConfig
+from headway.models.ensemble import members_of
 from headway.preprocess.processor import Processor
 
 
@@ -37,6 +38,7 @@ def model_info(name: str | Path) -> dict[str, Any]:
         "dtype": str(weights_of(model)).removeprefix("torch."),
         "memory_bytes": weight_bytes(model),
         "tokenizer": _tokenizer(bundle.processor),
+        "members": dict(cast(Any, bundle.model).weights) if members_of(bundle.model) else {},
         "pictures": None if bundle.processor.image is None else bundle.processor.image.describe(),
         "sound": None if bundle.processor.audio is None else bundle.processor.audio.describe(),
         "generation": bundle.generation.describe(),
@@ -53,6 +55,9 @@ def info_lines(facts: dict[str, Any]) -> list[str]:
     for name, stack in facts["stacks"].items():
         out.append(f"{name:<11} {stack}")
     out.append(f"head        {facts['head'] or 'none: outputs hidden states'}")
+    if facts["members"]:
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in facts["members"].items())
+        out.append(f"ensemble    the logits are a weighted sum: {weights}")
     out.append(f"vocabulary  {facts['vocabulary'] or 'none'}; tokenizer {facts['tokenizer'] or 'none'}")
     if facts["pictures"]:
         out.append(f"pictures    {facts['pictures']}")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from support import structure
 
 
@@ -54,6 +55,26 @@ def test_repeated_lines_are_found(tmp_path: Path) -> None:
     package(tmp_path, "b.py", "import os\n\n" + "\n    # a comment\n".join(lines))
     package(tmp_path, "c.py", "\n".join(lines[:5]))
     assert structure.duplicates(tmp_path) == ["a.py:1 ~ b.py:3"], "one run of eight lines; five are too few"
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["classify", *(pytest.param(task, marks=pytest.mark.slow) for task in structure.TASKS if task != "classify")],
+)
+def test_the_training_rows_are_read_twice_before_the_first_step(task: str) -> None:
+    _, passes = structure.before_first_step(task)
+    assert 1 <= passes <= structure.MAX_PASSES, "a scan and a tokenisation"
+
+
+def test_few_class_names_stand_for_two_things() -> None:
+    repeated = structure.repeated_class_names()
+    assert len(repeated) <= structure.MAX_REPEATED_NAMES, "\n".join(repeated)
+
+
+def test_repeated_class_names_are_found(tmp_path: Path) -> None:
+    package(tmp_path, "a.py", "class One: ...\nclass Two: ...\nclass _Own: ...")
+    package(tmp_path, "b.py", "class One: ...\nclass _Own: ...")
+    assert structure.repeated_class_names(tmp_path) == ["One: a.py, b.py"]
 
 
 def package(folder: Path, name: str, text: str) -> None:

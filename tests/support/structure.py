@@ -31,7 +31,7 @@ SOURCE = Path(headway.__file__).parent
 TESTS = Path(__file__).parents[1]
 MODEL_PACKAGES = ("layers", "models", "families")  # they define models, configs and heads
 DUPLICATE_LINES = 6
-MAX_CALLS, MAX_PARAMETERS, MAX_TYPE_CHECKS = 5, 6, 1
+MAX_CALLS, MAX_PARAMETERS, MAX_TYPE_CHECKS, MAX_PASSES, MAX_REPEATED_NAMES = 5, 6, 1, 2, 3
 
 
 def calls_to_kernel() -> list[str]:
@@ -315,16 +315,16 @@ def main() -> None:
         ("parameters of `Block.forward`", len(parameters), MAX_PARAMETERS, ", ".join(parameters)),
         ("type checks on models, configs and heads outside their packages", len(checks), MAX_TYPE_CHECKS, ""),
         ("methods and properties of `Task`; its fields", f"{len(methods)}; {len(fields)}", "", ""),
-        ("tests for a task's class or name outside `tasks`", len(on_tasks), "", ""),
+        ("tests for a task's class or name outside `tasks`", len(on_tasks), 0, ""),
         (
             "passes over the training rows before the first step, the worst task",
             f"{max(passes.values()):.1f}",
-            "",
+            MAX_PASSES,
             ", ".join(f"{task} {count:.1f}" for task, count in passes.items()),
         ),
         ("modules that `train classify` enters before the first step", before["classify"][0], "", ""),
         ("files that choose settings; named numbers in them", f"{len(places)}; {constants}", "", ", ".join(places)),
-        ("class names that stand twice", len(repeated), "", ""),
+        ("class names that stand twice", len(repeated), MAX_REPEATED_NAMES, ""),
         (f"repeated runs of {DUPLICATE_LINES} or more lines", len(copies), "", ""),
         ("lines of tests for a line of source", f"{tests / total:.2f}", "", ""),
     ]

@@ -60,13 +60,15 @@ def test_trust_57_bodies_and_connections(server: Target, folders: list[Path]) ->
 
 def test_control_57_without_the_limits_a_body_stops_the_server(folders: list[Path], tmp_path: Path) -> None:
     (route,) = (route for route in routes() if route.path == "/v1/completions")
-    body = b'{"model":"language_model","prompt":' + VALUES["floats"](2**20) + b"}"
+    body = b'{"model":"language_model","prompt":' + VALUES["floats"](2**21) + b"}"
     floats = Case("floats", route.method, route.path, "application/json", body)
     with target([folders[0], folders[2]], tmp_path, code=UNPROTECTED) as server:
         report = attacked(
             server, lambda report: bodies(server.port, report, iter([floats]), seconds=60), rounds=3, seconds=0
         )
-    assert any(" took " in each for each in report.problems()), report.text()
+    assert report.problems(), (
+        report.text()
+    )  # on most machines both: an answer takes long, and memory does not come back
 
 
 def test_control_57_what_the_oracle_reports() -> None:

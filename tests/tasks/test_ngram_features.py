@@ -338,7 +338,7 @@ def test_the_run_says_what_each_part_is_worth(tmp_path: Path) -> None:
     (line,) = [line for line in lines if line.startswith("weights")]
     found = [float(each) for each in re.findall(r"loss ([0-9.]+)", line)]
     assert len(found) == 4 and found[-1] <= min(found[:-1]) + 1e-3, "together they are not worse than each alone"
-    assert all(name in line for name in ("transformer", "n-grams", "convolutions"))
+    assert all(name in line for name in ("network", "n-grams", "convolutions"))
 
 
 def test_adapters_of_a_classifier_open_without_the_parts_that_their_base_has_beside(run: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def run_warnings(
     beside: Sequence[Baseline] | None = None,
 ) -> list[str]:  # fmt: skip
     """A line for each way in which the run has failed to learn, with what to try; none for a healthy run. `beside` are
-    the baselines; the trivial one alone, if they are not given."""
+    baselines; the trivial one is always among those that are compared."""
     others = [each for each in beside or [] if not each.trivial]
     beside = [*trivial_baseline(task, scores), *others]
     shared = any(settings.score in each.scores for each in beside)  # a linear model has no loss to compare with

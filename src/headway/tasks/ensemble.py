@@ -23,7 +23,7 @@ from headway.models.protocol import Model
 from headway.tasks.ngram_features import Ngrams, find_ngrams, fit_ngrams, fit_weights, weighted_sum
 
 MOST_FILTERS = 1000
-SHOWN = {NETWORK: "transformer", "ngrams": "n-grams", "convolution": "convolutions"}
+SHOWN = {NETWORK: "network", "ngrams": "n-grams", "convolution": "convolutions"}
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Members:
     ngrams: int  # of up to so many tokens; 0: none
     convolutions: int  # filters of each size; 0: none
     strength: float  # of the L2 penalty of the linear map
-    found: Ngrams | None = None
+    features: Ngrams | None = None  # of the training texts
 
     def __post_init__(self) -> None:
         for name, most in (("ngrams", MOST_ORDER), ("convolutions", MOST_FILTERS)):
@@ -48,12 +48,12 @@ class Members:
     def find(self, texts: Sequence[np.ndarray], *, vocab: int, outputs: int) -> None:
         """The n-grams of the training texts, given as token ids, that become features."""
         if self.ngrams:
-            self.found = find_ngrams(texts, vocab=vocab, order=self.ngrams, outputs=outputs)
+            self.features = find_ngrams(texts, vocab=vocab, order=self.ngrams, outputs=outputs)
 
     def config(self, network: Any, *, vocab: int) -> Any:
         """The config of an ensemble around the network's; the network's own where there are no members."""
-        features = 0 if self.found is None else len(self.found.keys)
-        ngrams = NgramConfig(features, vocab, self.ngrams) if features else None
+        count = 0 if self.features is None else len(self.features.keys)
+        ngrams = NgramConfig(count, vocab, self.ngrams) if count else None
         convolution = TokenConvolutionConfig(vocab, filters=self.convolutions) if self.convolutions else None
         return EnsembleConfig(network, ngrams, convolution) if ngrams or convolution else network
 
@@ -62,8 +62,9 @@ class Members:
     ) -> None:
         """Fits the linear map. `wanted` (text, output) is the probability that each output should have."""
         layer = members_of(model).get("ngrams")
-        if layer is not None and self.found is not None:
-            fit_ngrams(cast(NgramLinear, layer), self.found, texts, wanted, spelling=spelling, strength=self.strength)
+        if layer is not None and self.features is not None:
+            options: dict[str, Any] = {"spelling": spelling, "strength": self.strength}
+            fit_ngrams(cast(NgramLinear, layer), self.features, texts, wanted, **options)
 
 
 def cross_fitted(logits: Tensor, wanted: Tensor, half: Tensor) -> Tensor:
